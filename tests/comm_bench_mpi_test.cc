@@ -37,5 +37,16 @@ TEST(CommBenchRawMpiTest, ByMpisOwnCalls) {
   ExpectRightResults(2, "mpi", "both");
 }
 
+TEST(CommBenchRawMpiTest, RefusesMoreElementsThanMpiCounts) {
+  const Finished run =
+      RunCommBench({"--nproc=1", "--backend=mpi", "--layer=mpi",
+                    "--dtypes=uint8", "--sizes=2G", "--threads=1"});
+  if (absl::StrContains(run.err, "apt-get install")) GTEST_SKIP() << run.err;
+  EXPECT_EQ(run.code, 1);
+  EXPECT_TRUE(
+      absl::StrContains(run.err, "at most 2147483647 elements, got 2147483648"))
+      << run.err;
+}
+
 }  // namespace
 }  // namespace rankwise

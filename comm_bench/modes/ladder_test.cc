@@ -57,6 +57,27 @@ TEST_P(LadderTest, EveryRungIsRightAndTimed) {
   });
 }
 
+// The monitored group carries the payload once in each round of the rungs, and
+// once more for the reducer.
+TEST(LadderWindowTest, WhatSizesTheWindowsIsAWholeRound) {
+  OnRanks(2, [](Communicator& comm) {
+    const auto control = MakeGroupControl(comm.process_group());
+    TimingConfig config;
+    config.iterations = 1;
+    config.warmup = 0;
+    config.sync = Sync::kWindow;
+    constexpr int64_t kBytes = 4092;
+    comm.StartTraffic();
+    const auto result = RunLadder(comm, *control, kBytes, config);
+    ASSERT_TRUE(result.ok()) << result.status();
+    int64_t calls = 0;
+    for (const CommEvent& event : comm.TakeTraffic())
+      calls += event.op == "all_reduce" && event.bytes == kBytes ? 1 : 0;
+    constexpr int kChecks = 2, kWarmUp = 1, kTimed = 1;
+    EXPECT_EQ(calls, 2 * (kChecks + kWarmUp + kTimed));
+  });
+}
+
 TEST(LadderStopTest, AStopOnOneRankEndsItOnAllWithWhatWasMeasured) {
   OnRanks(2, [](Communicator& comm) {
     const auto control = MakeGroupControl(comm.process_group());

@@ -29,10 +29,14 @@ class MpiLayer : public Layer {
   std::string name() const override { return "mpi"; }
   int rank() const override { return rank_; }
 
-  // Planned once: planning is not to be measured. Blocks in the call.
+  // Planned and checked once: neither is to be measured. Blocks in the call.
   Start Prepare(const Collective& collective, const Call& call) override {
-    return [this, groups = NcclCallsOf(collective, call), op = call.op](
-               Buffers& buffers, Works&) {
+    std::vector<NcclGroup> groups = NcclCallsOf(collective, call);
+    for (const NcclGroup& group : groups) {
+      for (const NcclCall& each : group) MpiCount(each.count);
+    }
+    return [this, groups = std::move(groups), op = call.op](Buffers& buffers,
+                                                            Works&) {
       const auto lock = engine_.Lock();
       for (const NcclGroup& group : groups) Run(group, buffers, op);
     };
@@ -57,7 +61,7 @@ class MpiLayer : public Layer {
       const Memory memory = {
           at_offset(buffers.input, call.input_offset),
           at_offset(buffers.output, call.output_offset),
-          static_cast<int>(call.count),
+          static_cast<int>(call.count),  // checked by Prepare
           static_cast<size_t>(call.count * either.element_size())};
       if (call.kind == NcclCall::Kind::kSend ||
           call.kind == NcclCall::Kind::kReceive) {

@@ -39,7 +39,8 @@ constexpr FlagUse kFlagUses[] = {
     {"sweep overlap", "collectives dtypes ops place root"},
     {"sweep ladder", "timing"},
     {"sweep pairs", "fake_virtual_time"},
-    {"sweep new_group units", "precision max_seconds across csv"},
+    {"sweep units", "precision max_seconds"},
+    {"sweep new_group units", "across csv"},
     {"sweep ladder overlap", "min_bytes max_bytes factor"},
     {"sweep new_group ladder", "arrival_us"},
     {"sweep new_group ladder units", "warmup sync"},
@@ -168,6 +169,24 @@ bool HasBuffers(const BenchConfig& config) {
                      [](const Collective* item) { return item->has_elements; });
 }
 
+// Bytes of the buffers that a step of --mode=units holds at the same time
+// (RunUnits), at most: of the units of a few gathers and reductions in a row;
+// below ZeRO 3 of all gathers.
+int64_t MostAtATime(const BenchConfig& config) {
+  const std::vector<int64_t>& units = config.units;
+  const auto in_a_row = [&](size_t count) {
+    int64_t sum = 0, most = 0;
+    for (size_t i = 0; i < units.size(); ++i) {
+      sum += units[i] - (i < count ? 0 : units[i - count]);
+      most = std::max(most, sum);
+    }
+    return most;
+  };
+  const size_t in_flight = static_cast<size_t>(config.prefetch) + 1;
+  return config.zero == 3 ? in_a_row(2 * in_flight)
+                          : in_a_row(units.size()) + in_a_row(in_flight);
+}
+
 absl::Status CheckMemory(const BenchConfig& config, const Job& job) {
   const bool on_host = job.device.has_value() && job.device->is_cpu();
   if (!on_host || !HasBuffers(config) || job.memory_bytes <= 0)
@@ -176,14 +195,16 @@ absl::Status CheckMemory(const BenchConfig& config, const Job& job) {
   const int in_flight = config.measure.in_flight;
   const bool units = config.mode == "units";
   const std::vector<int64_t>& sizes = units ? config.units : config.sizes;
-  const int64_t largest = *std::max_element(sizes.begin(), sizes.end());
   const int64_t limit = job.memory_bytes / job.ranks_of_host / in_flight;
-  if (largest <= limit) return absl::OkStatus();
+  int64_t needed = *std::max_element(sizes.begin(), sizes.end());
+  // Sizes that fit by themselves add up without overflow.
+  if (units && needed <= limit) needed = MostAtATime(config);
+  if (needed <= limit) return absl::OkStatus();
   return Refuse(
       units                  ? "--units: "
       : config.sizes_given() ? "--sizes: "
                              : "--max_bytes: ",
-      FormatBytes(largest), " is above the limit of ",
+      FormatBytes(needed), units ? " at a time" : "", " is above the limit of ",
       FormatBytes(limit < kMebi ? limit : limit / kMebi * kMebi),
       ": the buffers of ", Counted(job.ranks_of_host, "rank"),
       in_flight > 1 ? absl::StrCat(" with --in_flight=", in_flight) : "",
@@ -264,18 +285,52 @@ absl::Status AddRecorded(const BenchConfig& config, const Job& job,
   return lines.empty() ? absl::OkStatus() : KeepLines(lines, *plan.recorded);
 }
 
+// Whether reduce-scatters are those of whole units, once a step, in the type
+// that the benchmark's own have.
+absl::Status CheckRecordsUnits(const RecordedTraffic& recorded) {
+  const auto refuse = [&](const auto&... why) {
+    return Refuse(recorded.file, ": ", why..., ", or give --units");
+  };
+  if (recorded.trainer != "fsdp") {
+    return refuse("recorded by ", recorded.trainer,
+                  "; record a run of //trainers:fsdp");
+  }
+  const auto every = recorded.flags.find("reduce_every_microbatch");
+  if (every != recorded.flags.end() && every->second == "true") {
+    return refuse("recorded with --reduce_every_microbatch, which reduces a ",
+                  "unit several times a step; record a run without it");
+  }
+  for (const RecordedTransfer& event : recorded.steps[0][0].events) {
+    if (event.op != "all_gather" && event.op != "reduce_scatter") continue;
+    if (event.dtype != "float32") {
+      return refuse("holds ", event.op, " of ", event.dtype, ", and units are ",
+                    "measured in float32; record a run with ",
+                    "--param_dtype=fp32");
+    }
+    const auto ranks = static_cast<int>(
+        GroupOf(event, static_cast<size_t>(recorded.world_size)).size());
+    if (ranks != recorded.world_size) {
+      return refuse("holds ", event.op, " among ", ranks, " of ",
+                    Counted(recorded.world_size, "rank"), ", and units are ",
+                    "measured among all; record a run without --shard_ranks");
+    }
+  }
+  return absl::OkStatus();
+}
+
 // Backward reduces each unit once, the last of forward first.
 absl::StatusOr<std::vector<int64_t>> RecordedUnits(const std::string& file,
                                                    int world_size) {
   ASSIGN_OR_RETURN(const RecordedTraffic recorded,
                    ReadTraffic(file, world_size));
+  RETURN_IF_ERROR(CheckRecordsUnits(recorded));
   std::vector<int64_t> units;
   for (const RecordedTransfer& event : recorded.steps[0][0].events) {
     if (event.op == "reduce_scatter") units.push_back(event.bytes);
   }
   if (units.empty()) {
     return Refuse(file, ": holds no reduce_scatter; record a run of ",
-                  "//trainers:fsdp");
+                  "//trainers:fsdp on several ranks, or give --units");
   }
   std::reverse(units.begin(), units.end());
   return units;

@@ -36,6 +36,20 @@ std::string RefusalOnCpu(const BenchConfig& config) {
   return std::string(refused.message());
 }
 
+TEST(MakePlanTest, NewGroupRefusesWhatOnlyAnOpenEndUses) {
+  BenchConfig config;
+  config.mode = "new_group";
+  for (const std::string flag : {"precision", "max_seconds"}) {
+    config.given = {flag};
+    EXPECT_EQ(std::string(MakePlan(config, {}).status().message()),
+              "--" + flag +
+                  ": means nothing to --mode=new_group; it is for "
+                  "--mode=sweep, units");
+  }
+  config.given = {"across", "csv"};
+  EXPECT_TRUE(MakePlan(config, {}).ok());
+}
+
 TEST(MeasureOnTest, WhatOnlyAGpuCanIsRefusedByItsFlag) {
   BenchConfig config = AllReduce();
   config.layer = "nccl";
@@ -101,6 +115,29 @@ TEST(MakePlanTest, MemoryNamesTheFlagAndTheLimit) {
   EXPECT_EQ(MemoryRefusal(config, 1, kGibi), "") << "it has none";
 }
 
+TEST(MakePlanTest, MemoryIsThatOfAllUnitsAtATime) {
+  constexpr int64_t kMebi = 1 << 20;
+  BenchConfig config;
+  config.mode = "units";
+  config.units = {kMebi, kMebi, 4 * kMebi, kMebi, kMebi, kMebi};
+  config.prefetch = 0;  // two at a time
+  EXPECT_EQ(MemoryRefusal(config, 1, 5 * kMebi), "");
+  EXPECT_EQ(MemoryRefusal(config, 1, 4 * kMebi),
+            "--units: 5 MiB at a time is above the limit of 4 MiB: the buffers "
+            "of 1 rank must fit into this machine's memory");
+  config.prefetch = 1;
+  EXPECT_EQ(MemoryRefusal(config, 2, 14 * kMebi), "");
+  EXPECT_THAT(MemoryRefusal(config, 2, 12 * kMebi), HasSubstr(" 7 MiB at "));
+  config.prefetch = 100;
+  EXPECT_THAT(MemoryRefusal(config, 1, 8 * kMebi), HasSubstr(" 9 MiB at "));
+  config.zero = 2;
+  config.prefetch = 0;
+  EXPECT_EQ(MemoryRefusal(config, 1, 13 * kMebi), "");
+  EXPECT_THAT(MemoryRefusal(config, 1, 12 * kMebi), HasSubstr(" 13 MiB at "));
+  config.units = {int64_t{1} << 62, int64_t{1} << 62, int64_t{1} << 62};
+  EXPECT_THAT(MemoryRefusal(config, 1, kMebi), HasSubstr(" GiB at a time"));
+}
+
 TEST(MakePlanTest, WhatCannotRunIsRefusedOrLeftOut) {
   BenchConfig config = AllReduce();
   config.collectives = AllCollectives();
@@ -126,37 +163,47 @@ TEST(MakePlanTest, WhatNcclHasNotIsRefusedByName) {
             "with --layer=c10d");
 }
 
-// A recording of one rank over gloo, in which units of `reduced` bytes each
-// were reduced.
-std::string Recording(const std::vector<int64_t>& reduced = {}) {
+RunRecord FsdpRun() {
+  RunRecord run;
+  run.run_id = "run";
+  run.binary = "fsdp";
+  run.backend = "gloo";
+  return run;
+}
+
+RecordedTransfer ReduceScatter(int64_t bytes) {
+  RecordedTransfer event;
+  event.op = "reduce_scatter";
+  event.dtype = "float32";
+  event.count = bytes / 4;
+  event.bytes = bytes;
+  return event;
+}
+
+// A new recording, in which rank 0 made these calls.
+std::string Recording(const RunRecord& run,
+                      const std::vector<RecordedTransfer>& events = {}) {
+  static int number = 0;
   const std::string path =
       testing::TempDir() + "/" +
       testing::UnitTest::GetInstance()->current_test_info()->name() +
-      std::to_string(reduced.size()) + ".jsonl";
-  RunRecord run;
-  run.run_id = "run";
-  run.binary = "ddp";
-  run.backend = "gloo";
-  run.world_size = 1;
-  TrafficRecord traffic;
-  traffic.step = 3;
-  for (const int64_t bytes : reduced) {
-    RecordedTransfer& event = traffic.events.emplace_back();
-    event.op = "reduce_scatter";
-    event.dtype = "float32";
-    event.count = bytes / 4;
-    event.bytes = bytes;
-  }
+      std::to_string(++number) + ".jsonl";
   const auto writer = RecordWriter::Open(path).value();
   EXPECT_TRUE(writer->Write(Record(run)).ok());
-  EXPECT_TRUE(writer->Write(Record(traffic)).ok());
+  for (int64_t rank = 0; rank < run.world_size; ++rank) {
+    TrafficRecord traffic;
+    traffic.rank = rank;
+    traffic.step = 3;
+    if (rank == 0) traffic.events = events;
+    EXPECT_TRUE(writer->Write(Record(traffic)).ok());
+  }
   return path;
 }
 
 TEST(MakePlanTest, ARecordingOfOtherRanksOrOverGlooIsRefused) {
   BenchConfig config;
   config.mode = "replay";
-  config.replay_file = Recording();
+  config.replay_file = Recording(FsdpRun());
   const auto refusal = [&](const Job& job) {
     return std::string(MakePlan(config, job).status().message());
   };
@@ -177,9 +224,10 @@ TEST(MakePlanTest, UnitsAreThoseOfTheFlagOrOfARecording) {
     return std::string(MakePlan(config, {}).status().message());
   };
   EXPECT_THAT(refusal(), HasSubstr("needs --units"));
-  config.replay_file = Recording();
+  config.replay_file = Recording(FsdpRun());
   EXPECT_THAT(refusal(), HasSubstr(": holds no reduce_scatter"));
-  config.replay_file = Recording({16, 8});
+  config.replay_file =
+      Recording(FsdpRun(), {ReduceScatter(16), ReduceScatter(8)});
   EXPECT_THAT(MakePlan(config, {})->units, ElementsAre(8, 16))
       << "backward reduces the last first";
   config.units = {4};
@@ -189,6 +237,40 @@ TEST(MakePlanTest, UnitsAreThoseOfTheFlagOrOfARecording) {
   config.compute_seconds = {1, 2};
   EXPECT_EQ(refusal(),
             "--compute_us: 2 numbers for 1 unit; give one, or one each");
+}
+
+// Why a recording cannot say which units there are.
+std::string UnitsRefusal(const RunRecord& run, const RecordedTransfer& event) {
+  BenchConfig config;
+  config.mode = "units";
+  config.replay_file = Recording(run, {event});
+  const Job job = {.world_size = static_cast<int>(run.world_size)};
+  return std::string(MakePlan(config, job).status().message());
+}
+
+TEST(MakePlanTest, UnitsAreNotReadFromWhatIsReducedOtherwise) {
+  RunRecord run = FsdpRun();
+  EXPECT_EQ(UnitsRefusal(run, ReduceScatter(8)), "");
+  run.binary = "hybrid";
+  EXPECT_THAT(UnitsRefusal(run, ReduceScatter(8)),
+              HasSubstr(": recorded by hybrid; record a run of "
+                        "//trainers:fsdp, or give --units"));
+  run = FsdpRun();
+  run.flags = {{"reduce_every_microbatch", "true"}};
+  EXPECT_THAT(UnitsRefusal(run, ReduceScatter(8)),
+              HasSubstr(": recorded with --reduce_every_microbatch"));
+  RecordedTransfer gather = ReduceScatter(8);
+  gather.op = "all_gather";
+  gather.dtype = "bfloat16";
+  gather.count = 4;
+  EXPECT_THAT(UnitsRefusal(FsdpRun(), gather),
+              HasSubstr(": holds all_gather of bfloat16"));
+  run = FsdpRun();
+  run.world_size = 2;
+  RecordedTransfer some = ReduceScatter(8);
+  some.ranks = {0};
+  EXPECT_THAT(UnitsRefusal(run, some),
+              HasSubstr(": holds reduce_scatter among 1 of 2 ranks"));
 }
 
 TEST(MeasureOnTest, ChoicesMayBeLeftOut) {

@@ -22,12 +22,16 @@
 namespace rankwise::comm_bench {
 namespace {
 
+// No buffer has more; what is computed from a damaged number must not overflow.
+constexpr int64_t kMostBytes = int64_t{1} << 50;
+
 using RanksOfStep = std::map<int64_t, TrafficRecord>;  // by rank
 
 // One run of a file.
 struct Run {
   std::string id, trainer, backend;
   int64_t world_size = 1;
+  std::map<std::string, std::string> flags;
   std::map<int64_t, RanksOfStep> steps;
 };
 
@@ -36,7 +40,8 @@ absl::StatusOr<Run> LastRunWithTraffic(const std::string& file) {
   const auto visit = [&](const Record& record) {
     if (const auto* run = std::get_if<RunRecord>(&record)) {
       if (run->run_id == current.id) return absl::OkStatus();
-      current = {run->run_id, run->binary, run->backend, run->world_size, {}};
+      current = {run->run_id,     run->binary, run->backend,
+                 run->world_size, run->flags,  {}};
     } else if (const auto* traffic = std::get_if<TrafficRecord>(&record)) {
       if (last.id != current.id) last = current;
       last.steps[traffic->step][traffic->rank] = *traffic;
@@ -119,7 +124,8 @@ absl::Status CheckEvent(const TrafficRecord& record,
     const absl::StatusOr<c10::ScalarType> dtype = ParseDtype(event.dtype);
     if (!dtype.ok()) return Bad(record, std::string(dtype.status().message()));
     const auto size = static_cast<int64_t>(c10::elementSize(*dtype));
-    if (event.count < 0 || event.bytes != event.count * size) {
+    if (event.count < 0 || event.bytes > kMostBytes ||
+        event.bytes % size != 0 || event.bytes / size != event.count) {
       return Bad(record,
                  absl::StrCat(Describe(event), " in ", event.bytes, " bytes"));
     }
@@ -331,6 +337,7 @@ absl::StatusOr<RecordedTraffic> ReadTraffic(const std::string& file,
   traffic.file = file;
   traffic.trainer = run.trainer;
   traffic.backend = run.backend;
+  traffic.flags = run.flags;
   traffic.world_size = world_size;
   for (auto& [number, ranks] : run.steps) {
     if (!MissingRanks(run, ranks).empty()) continue;

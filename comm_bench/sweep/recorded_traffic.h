@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -18,8 +19,9 @@ namespace rankwise::comm_bench {
 
 struct RecordedTraffic {
   std::string file;
-  std::string trainer;  // the binary: "ddp"
-  std::string backend;  // "gloo"
+  std::string trainer;                       // the binary: "ddp"
+  std::string backend;                       // "gloo"
+  std::map<std::string, std::string> flags;  // as in RunRecord
   int world_size = 1;
   // Ascending by step; each with the records of all ranks, by rank.
   std::vector<std::vector<TrafficRecord>> steps;

@@ -50,6 +50,7 @@ class RecordFile {
       RunRecord run;
       run.run_id = id;
       run.binary = "ddp";
+      run.flags = {{"run", id}};
       run.rank = rank;
       run.world_size = world_size;
       Write(run);
@@ -82,6 +83,7 @@ TEST(ReadTrafficTest, StepsOfTheLastRunThatHasSome) {
   const auto read = ReadTraffic(file.path(), 2);
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_EQ(read->trainer, "ddp");
+  EXPECT_EQ(read->flags.at("run"), "new");
   ASSERT_EQ(read->steps.size(), 2u);
   EXPECT_EQ(read->steps[1][1].rank, 1);
   EXPECT_EQ(read->steps[1][1].step, 4);
@@ -177,6 +179,12 @@ TEST(CheckTrafficTest, PeersGroupsAndBuffersThatCannotBe) {
   odd.bytes = 13;
   EXPECT_THAT(Refusal({odd}, {}),
               HasSubstr(": all_reduce of 3 float32 in 13 bytes"));
+  odd.count = (int64_t{1} << 62) + 3;  // four times that is 12 modulo 2^64
+  odd.bytes = 12;
+  EXPECT_THAT(Refusal({odd}, {}), HasSubstr(" float32 in 12 bytes"));
+  odd.count = int64_t{1} << 50;
+  odd.bytes = 4 * odd.count;
+  EXPECT_THAT(Refusal({odd}, {}), HasSubstr(" float32 in 4503599627370496 by"));
   odd.dtype = "complex";
   EXPECT_THAT(Refusal({odd}, {}), HasSubstr("complex"));
 }

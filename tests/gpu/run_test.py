@@ -60,6 +60,12 @@ class RunnerTest(unittest.TestCase):
         with open(os.path.join(self.folder.name, "out", "some_model.json"), encoding="utf-8") as file:
             self.assertEqual(len(json.load(file)["pytorch"]), 3)
 
+    def test_leaves_out_the_records_of_an_earlier_call(self):
+        earlier = json.dumps({"kind": "step", "rank": 0, "step": 101, "examples": 64, "step_seconds": 1})
+        for repeat in range(3):
+            self.write(f"out/some_model.{repeat}.jsonl", earlier + "\n")
+        self.assertIn("64000 against", self.compare(20000)["reasons"][0])
+
     def test_fails_below_what_was_wanted(self):
         self.assertEqual(self.compare(30000)["failed"], 1)
 

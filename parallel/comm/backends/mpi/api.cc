@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include <climits>
 #include <iterator>
 #include <utility>
 
@@ -123,6 +124,12 @@ void MpiApi::Check(int result, const char* call) const {
   int length = 0;
   Error_string(result, text, &length);
   C10_THROW_ERROR(DistBackendError, absl::StrCat(call, ": ", text));
+}
+
+int MpiCount(int64_t count) {
+  TORCH_CHECK(count <= INT_MAX, "one MPI call handles at most ", INT_MAX,
+              " elements, got ", count, "; split the tensor");
+  return static_cast<int>(count);
 }
 
 absl::StatusOr<MpiApi*> LoadMpi() {

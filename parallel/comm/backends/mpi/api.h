@@ -9,6 +9,8 @@
 #define OMPI_SKIP_MPICXX 1
 #include <mpi.h>
 
+#include <cstdint>
+
 #include "absl/status/statusor.h"
 #include "c10/core/ScalarType.h"
 #include "torch/csrc/distributed/c10d/Types.hpp"
@@ -78,6 +80,9 @@ struct MpiApi {
   MPI_Datatype types[c10::NumScalarTypes] = {};
   MPI_Op ops[c10::NumScalarTypes][c10d::ReduceOp::UNUSED] = {};
 };
+
+// As MPI counts elements. Throws c10::Error for more than it can.
+int MpiCount(int64_t count);
 
 // Loads the library on the first call; the result lives as long as the process.
 // NotFound says what to install.

@@ -1,6 +1,5 @@
 // c10d's collectives and messages as MPI's.
 #include <atomic>
-#include <climits>
 #include <exception>
 #include <string>
 #include <utility>
@@ -50,13 +49,7 @@ const Tensor& Only(const Tensors& tensors) {
   return tensors[0];
 }
 
-int Int(int64_t count) {
-  TORCH_CHECK(count <= INT_MAX, "one MPI call handles at most ", INT_MAX,
-              " elements, got ", count, "; split the tensor");
-  return static_cast<int>(count);
-}
-
-int Count(const Tensor& tensor) { return Int(tensor.numel()); }
+int Count(const Tensor& tensor) { return MpiCount(tensor.numel()); }
 
 // To `tensors` what lies in `joined` one after the other.
 void Split(const Tensor& joined, Tensors tensors) {
@@ -81,12 +74,12 @@ struct Parts {
   Parts(const Tensor& tensor, const Sizes& rows, int ranks)
       : counts(ranks), begins(ranks) {
     c10d::checkSplitSizes(rows, tensor, ranks);
-    Int(static_cast<int64_t>(
+    MpiCount(static_cast<int64_t>(
         c10d::computeLengthsAndOffsets(rows, tensor, &counts, &begins)));
   }
   explicit Parts(const Tensors& tensors)
       : counts(tensors.size()), begins(tensors.size()) {
-    Int(static_cast<int64_t>(
+    MpiCount(static_cast<int64_t>(
         c10d::computeLengthsAndOffsets(tensors, &counts, &begins)));
   }
 
