@@ -1,7 +1,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <fstream>
-#include <sstream>
+#include <ostream>
+#include <string>
 #include <vector>
 
 #include "absl/strings/ascii.h"
@@ -140,16 +141,18 @@ absl::StatusOr<Schedule> ParseScheduleCsv(const std::string& path,
 }
 
 absl::StatusOr<Schedule> ReadScheduleCsv(const std::string& path) {
+  errno = 0;
   std::ifstream file(path);
-  std::ostringstream text;
-  if (file) text << file.rdbuf();
-  if (!file) {
+  std::string text;
+  for (std::string line; std::getline(file, line);)
+    absl::StrAppend(&text, line, "\n");
+  if (!file.is_open() || file.bad()) {
     const int error = errno;
     return absl::ErrnoToStatus(
         error == 0 ? EIO : error,
         absl::StrCat("reading the schedule file ", path));
   }
-  return ParseScheduleCsv(path, text.str());
+  return ParseScheduleCsv(path, text);
 }
 
 std::string ToCsv(const Schedule& schedule) {

@@ -162,7 +162,7 @@ class Drawing {
     std::string bar = NameIn(span.action, measures_.several_stages);
     bar.resize(end - begin - 1, kFill);
     line->replace(begin, end - begin, bar + ' ');
-    if (span.action.overlapped) (*line)[begin - 1] = kOverlapped;
+    if (span.action.overlapped && begin > 0) (*line)[begin - 1] = kOverlapped;
   }
 
   const Measures& measures_;

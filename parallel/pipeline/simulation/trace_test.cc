@@ -151,6 +151,15 @@ TEST(DrawTimelineTest, MarksWhatOverlaps) {
             "rank 0 |F0 F1+B0 B1=== |\n" + legend);
 }
 
+TEST(DrawTimelineTest, WhatOverlapsMayBeTheFirstThatTakesTime) {
+  const Schedule pair =
+      *ParseScheduleCsv("pair.csv", "0F0,(0F1;0B0)OVERLAP_F_B,0B1\n");
+  const StageCosts no_forward = {.forward_seconds = 0};
+  const std::string text =
+      DrawTimeline(*Simulate(pair, {.stages = {no_forward}}), 100);
+  EXPECT_EQ(text.substr(0, text.find('\n')), "rank 0 |B0 B1 |");
+}
+
 TEST(DrawTimelineTest, IsNarrowWhereThereIsLess) {
   EXPECT_EQ(DrawTimeline(Simulated("1f1b", {2, 2}), 20),
             "rank 0 |01..aa.bb|\n"
