@@ -298,9 +298,11 @@ LayoutRow RowOf(const Answer& answer, const Cell& cell) {
   return row;
 }
 
-// Way of scaling, ranks, hosts, the global batch where it is held equal, and
-// the flags that all trainers have.
-using WorkKey = std::tuple<Scaling, int64_t, int64_t, int64_t, std::string>;
+// Way of scaling, ranks, hosts, the global batch where it is held equal, the
+// flags that all trainers have, and of a rank the kind of CPU and of device and
+// the threads.
+using WorkKey = std::tuple<Scaling, int64_t, int64_t, int64_t, std::string,
+                           std::string, std::string, int64_t>;
 
 // The names of the flags that say the same of every trainer.
 std::set<std::string> SharedFlags(absl::Span<const Cell> cells) {
@@ -327,7 +329,8 @@ void AddTo(std::map<WorkKey, std::vector<const Cell*>>& groups, Scaling scaling,
   }
   const int64_t held = scaling == Scaling::kFixedMemory ? 0 : cell.global_batch;
   std::vector<const Cell*>& group =
-      groups[{scaling, ranks, cell.hosts, held, flags}];
+      groups[{scaling, ranks, cell.hosts, held, flags, cell.run.host.cpu_model,
+              DeviceKind(cell.run), cell.run.threads_per_rank}];
   if (!absl::c_linear_search(group, &cell)) group.push_back(&cell);
 }
 

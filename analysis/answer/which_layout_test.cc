@@ -6,11 +6,13 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "analysis/answer/answer.h"
 #include "analysis/runs/made_layouts_for_test.h"
 #include "analysis/runs/run_trace.h"
@@ -163,6 +165,36 @@ TEST(WhichLayout, ASlowerOneIsNotPreferredBecauseItsRunsVary) {
                       "fsdp (1.12 "),
             HasSubstr("more --repetitions would. Where memory is short: fsdp, "
                       "whose fullest rank holds 100 MB instead of 200 MB.")));
+}
+
+// How often ddp is compared with fsdp, which ran, as its base case did, with
+// what `differ` changes.
+size_t Comparisons(const std::function<void(RunRecord&)>& differ) {
+  std::vector<RunTrace> runs;
+  for (double seconds : {0.060, 0.064}) {
+    for (const char* trainer : {"ddp", "fsdp"}) {
+      for (int64_t ranks : {1, 2}) {
+        runs.push_back(MakeRun({.binary = ranks == 1 ? "single" : trainer,
+                                .world_size = ranks,
+                                .batch_size = 64 / ranks,
+                                .step_seconds = seconds}));
+        if (trainer == std::string("ddp")) continue;
+        for (RankTrace& rank : runs.back().ranks) differ(rank.run);
+      }
+    }
+  }
+  return Analyze(std::move(runs), {})->layouts.size();
+}
+
+TEST(WhichLayout, ThoseOfDifferentMachinesAreNotCompared) {
+  EXPECT_EQ(Comparisons([](RunRecord&) {}), 1u);
+  EXPECT_EQ(Comparisons([](RunRecord& run) { run.host.cpu_model = "B CPU"; }),
+            0u);
+  EXPECT_EQ(Comparisons([](RunRecord& run) {
+              run.devices = {absl::StrCat("cuda:", run.rank)};
+            }),
+            0u);
+  EXPECT_EQ(Comparisons([](RunRecord& run) { run.threads_per_rank = 2; }), 0u);
 }
 
 TEST(WhichLayout, TheTableHasMemoryExposureByAxisAndBubble) {

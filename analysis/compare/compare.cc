@@ -36,8 +36,8 @@ ABSL_FLAG(int64_t, warmup_steps, 10,
           "steps at the start of every run that are left out");
 ABSL_FLAG(
     bool, require_all, false,
-    "exit code 1 also where B lacks a configuration of A, or a figure has "
-    "too few repetitions to be judged");
+    "exit code 1 also where B lacks a configuration or a metric of A, or a "
+    "figure has too few repetitions to be judged");
 ABSL_FLAG(bool, force, false,
           "compare also where repetitions within A or within B ran different "
           "or unknown code");

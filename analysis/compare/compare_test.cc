@@ -67,12 +67,16 @@ class CompareTest : public testing::Test {
       for (const RankTrace& trace : run.ranks) {
         ASSERT_TRUE((*writer)->Write(Record(trace.run)).ok());
         ASSERT_TRUE((*writer)->Write(trace.steps).ok());
+        if (!with_memory_) continue;
+        ASSERT_TRUE(
+            (*writer)->Write(MemoryRecord{trace.run.rank, 1000, 0}).ok());
       }
     }
   }
 
   const fs::path root_;
   std::string source_hash_ = "a";  // of what Study() makes
+  bool with_memory_ = false;       // likewise: its memory is recorded
 };
 
 TEST_F(CompareTest, ARegressionIsExitCode1) {
@@ -145,6 +149,21 @@ TEST_F(CompareTest, AsAGateAllOfAMustBeJudged) {
   EXPECT_THAT(lost.output, HasSubstr("Not all of A could be judged "
                                      "(--require_all): B lacks ddp on 2 ranks, "
                                      "batch 32"));
+}
+
+TEST_F(CompareTest, AsAGateAMetricMustNotDisappear) {
+  Study("after", 0.1);
+  with_memory_ = true;
+  Study("before", 0.1);
+  const Outcome lost = Compare("--require_all before after");
+  EXPECT_EQ(lost.exit_code, 1);
+  EXPECT_THAT(lost.output,
+              HasSubstr("\nNote: only in A: ddp on 2 ranks, batch 64, "
+                        "peak_bytes.\n"));
+  EXPECT_THAT(lost.output,
+              HasSubstr("B lacks ddp on 2 ranks, batch 64, peak_bytes.\n"));
+  EXPECT_EQ(Compare("before after").exit_code, 0);
+  EXPECT_EQ(Compare("--require_all after before").exit_code, 0);
 }
 
 TEST_F(CompareTest, WritesCsv) {

@@ -157,15 +157,27 @@ Change Measure(const ConfigurationPair& pair, const Metric& metric,
 // Metrics that are 0 throughout, such as communication on one rank, say
 // nothing.
 void AddChanges(const ConfigurationPair& pair, const ChangeConfig& config,
-                std::vector<Change>& changes) {
+                Comparison& comparison) {
   for (const Metric& metric : kMetrics) {
     const std::string name(metric.name);
+    if (!config.metrics.empty() &&
+        !absl::c_linear_search(config.metrics, name)) {
+      continue;
+    }
     const auto a = pair.a->samples.find(name), b = pair.b->samples.find(name);
-    if (a == pair.a->samples.end() || b == pair.b->samples.end()) continue;
-    const bool wanted =
-        config.metrics.empty() || absl::c_linear_search(config.metrics, name);
-    if (!wanted || (Mean(a->second) == 0 && Mean(b->second) == 0)) continue;
-    changes.push_back(Measure(pair, metric, a->second, b->second));
+    const bool in_a = a != pair.a->samples.end();
+    const bool in_b = b != pair.b->samples.end();
+    const bool says =
+        (in_a && Mean(a->second) != 0) || (in_b && Mean(b->second) != 0);
+    if (!says) continue;
+    if (in_a && in_b) {
+      comparison.changes.push_back(Measure(pair, metric, a->second, b->second));
+      continue;
+    }
+    const std::string only = absl::StrCat(pair.a->name, ", ", name);
+    comparison.remarks.push_back(
+        absl::StrCat("only in ", in_a ? "A" : "B", ": ", only));
+    if (in_a) comparison.lost.push_back(only);
   }
 }
 
@@ -308,7 +320,7 @@ absl::StatusOr<Comparison> CompareRecordSets(const RecordSet& a,
     comparison.lost.push_back(only->name);
   }
   for (const ConfigurationPair& pair : pairing.pairs) {
-    AddChanges(pair, config, comparison.changes);
+    AddChanges(pair, config, comparison);
   }
   JudgeAll(config, comparison.changes);
   if (!comparison.changes.empty()) return comparison;

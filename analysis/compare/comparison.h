@@ -112,7 +112,7 @@ struct Change {
 struct Comparison {
   std::vector<Change> changes;       // A's order, then that of kMetrics
   std::vector<std::string> remarks;  // what one side lacks, code that changed
-  std::vector<std::string> lost;     // names of what only A has
+  std::vector<std::string> lost;     // configurations and metrics of A alone
 
   bool HasRegression() const;
 };
@@ -132,8 +132,9 @@ std::string ComparisonText(const RecordSet& a, const RecordSet& b,
                            const Comparison& comparison,
                            const ChangeConfig& config);
 
-// One line that says which configurations of A are missing in B or have too few
-// repetitions to be judged; "" where there are none.
+// One line that says which configurations and metrics of A are missing in B,
+// and how many figures have too few repetitions to be judged; "" where there
+// are none.
 std::string MissingText(const Comparison& comparison);
 
 // For a job's summary or a comment: whether the gate is passed, the changes

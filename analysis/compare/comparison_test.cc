@@ -262,6 +262,24 @@ TEST(CompareRecordSets, SaysWhatOnlyOneSideHas) {
                           "only in B: ddp on 4 ranks, batch 16"));
 }
 
+TEST(CompareRecordSets, SaysWhichMetricOnlyOneSideHas) {
+  const RecordSet a = SetOf({{"step_seconds", Around(1)},
+                             {"exposed_comm_seconds", {0, 0}},
+                             {"peak_bytes", Around(1e9)}});
+  const RecordSet b = SetOf({{"step_seconds", Around(1)}});
+  const auto lost = CompareRecordSets(a, b, {});
+  EXPECT_THAT(lost->remarks,
+              ElementsAre("only in A: ddp on 2 ranks, batch 32, peak_bytes"));
+  EXPECT_THAT(lost->lost, ElementsAre("ddp on 2 ranks, batch 32, peak_bytes"));
+  const auto added = CompareRecordSets(b, a, {});
+  EXPECT_THAT(added->remarks,
+              ElementsAre("only in B: ddp on 2 ranks, batch 32, peak_bytes"));
+  EXPECT_THAT(added->lost, ElementsAre());
+  ChangeConfig config;
+  config.metrics = {"step_seconds"};
+  EXPECT_THAT(CompareRecordSets(a, b, config)->remarks, ElementsAre());
+}
+
 // As a gate: runs of equal code are seldom called worse, and a slowdown beyond
 // the threshold is found.
 TEST(Verdict, HoldsInSeededTrials) {

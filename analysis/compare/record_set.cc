@@ -73,6 +73,7 @@ Configuration ConfigurationOf(const Cell& cell, absl::Span<const RunTrace> runs,
   result.identity = {
       {"trainer", cell.Trainer()},
       {"ranks", absl::StrCat(cell.run.world_size)},
+      {"hosts", absl::StrCat(cell.hosts)},
       {"global batch", absl::StrCat(cell.global_batch)},
       {"batch per rank", BatchText(cell.rank_batch)},
       {"threads per rank", absl::StrCat(cell.run.threads_per_rank)},
@@ -119,7 +120,8 @@ Identity CallFlags(const RunRecord& run) {
   return flags;
 }
 
-Identity IdentityOf(const RunRecord& run, const CollectiveRow& of_ranks) {
+Identity IdentityOf(const RunTrace& launch, const CollectiveRow& of_ranks) {
+  const RunRecord& run = launch.ranks[0].run;
   const CollectiveRecord& row = *of_ranks.ranks[0];
   const ChosenAlgorithm chosen = AlgorithmOf(of_ranks);
   Identity identity = {{"collective", row.collective},
@@ -130,6 +132,7 @@ Identity IdentityOf(const RunRecord& run, const CollectiveRow& of_ranks) {
                        {"operation", row.op},
                        {"ranks", absl::StrCat(GroupSize(row, run.world_size))},
                        {"world size", absl::StrCat(run.world_size)},
+                       {"hosts", absl::StrCat(CountHosts(launch))},
                        {"group", absl::StrJoin(row.ranks, ",")},
                        {"root", absl::StrCat(row.root)},
                        {"in place", row.in_place ? "yes" : "no"},
@@ -151,7 +154,8 @@ Identity IdentityOf(const RunRecord& run, const CollectiveRow& of_ranks) {
   return identity;
 }
 
-std::string NameOf(const RunRecord& run, const CollectiveRow& of_ranks) {
+std::string NameOf(const RunTrace& launch, const CollectiveRow& of_ranks) {
+  const RunRecord& run = launch.ranks[0].run;
   const CollectiveRecord& row = *of_ranks.ranks[0];
   const ChosenAlgorithm chosen = AlgorithmOf(of_ranks);
   std::string name = absl::StrCat(row.collective, " of ", row.bytes, " B");
@@ -159,10 +163,12 @@ std::string NameOf(const RunRecord& run, const CollectiveRow& of_ranks) {
     if (!part.empty()) absl::StrAppend(&name, " ", part);
   }
   const int64_t group_size = GroupSize(row, run.world_size);
+  const int64_t hosts = CountHosts(launch);
   absl::StrAppend(
       &name, " on ",
       group_size != run.world_size ? absl::StrCat(group_size, " of ") : "",
-      Counted(run.world_size, "rank"));
+      Counted(run.world_size, "rank"),
+      hosts > 1 ? absl::StrCat(" of ", hosts, " hosts") : "");
   if (!row.ranks.empty()) {
     absl::StrAppend(&name, " {", absl::StrJoin(row.ranks, ","), "}");
     if (row.concurrent_groups == 1) absl::StrAppend(&name, " alone");
@@ -198,10 +204,10 @@ std::string AddRow(const RunTrace& launch, const CollectiveRow& row,
   const std::vector<double> seconds = SlowestSeconds(row);
   if (seconds.empty()) return "no iteration counts";
   const Key key = {row.ranks[0]->collective, row.ranks[0]->bytes,
-                   IdentityOf(run, row), CallFlags(run), CpuModels(launch)};
+                   IdentityOf(launch, row), CallFlags(run), CpuModels(launch)};
   Configuration& call = configurations[key];
   std::tie(std::ignore, call.bytes, call.identity, call.flags, call.cpus) = key;
-  call.name = NameOf(run, row);
+  call.name = NameOf(launch, row);
   call.ranks = GroupSize(*row.ranks[0], run.world_size);
   if (std::isnan(call.bus_factor)) call.bus_factor = row.ranks[0]->bus_factor;
   AddOnce(CodeVersion(run), call.code_versions);
@@ -255,8 +261,8 @@ std::vector<Configuration> CallConfigurations(
     for (const CollectiveRow& row : CollectiveRows(launch)) {
       const std::string why = AddRow(launch, row, unit, configurations);
       if (why.empty()) continue;
-      left_out->push_back(absl::StrCat(
-          launch.source, ": ", NameOf(launch.ranks[0].run, row), ": ", why));
+      left_out->push_back(
+          absl::StrCat(launch.source, ": ", NameOf(launch, row), ": ", why));
     }
   }
   std::vector<Configuration> result;

@@ -53,11 +53,11 @@ std::vector<Configuration> TrainerConfigurations(
     absl::Span<const RunTrace> runs, const ThroughputConfig& config,
     std::vector<std::string>* left_out);
 
-// One per row: collective, bytes, dtype, operation, world size, and how it was
-// called. The time of a call is that of the slowest rank, iterations that
-// started late left out; of a launch it is the median over its iterations.
-// Rows that a rank of a launch lacks or on which its ranks disagree are
-// appended to `left_out`.
+// One per row: collective, bytes, dtype, operation, world size, number of
+// hosts, and how it was called. The time of a call is that of the slowest rank,
+// iterations that started late left out; of a launch it is the median over its
+// iterations. Rows that a rank of a launch lacks or on which its ranks disagree
+// are appended to `left_out`.
 std::vector<Configuration> CallConfigurations(
     absl::Span<const RunTrace> runs, CallUnit unit,
     std::vector<std::string>* left_out);

@@ -237,6 +237,24 @@ TEST(CallConfigurations, WhatTheFakeBackendPretendsIsPartOfIt) {
   EXPECT_EQ(found[0].flags.size(), 1u);
 }
 
+// One rank on each host.
+void SpreadOverHosts(RunTrace& run) {
+  for (RankTrace& trace : run.ranks) {
+    trace.run.hosts = trace.run.world_size;
+    trace.run.host_index = trace.run.rank;
+  }
+}
+
+TEST(CallConfigurations, LaunchesOnMoreHostsAreNoRepetitions) {
+  RunTrace spread = Launch({1});
+  SpreadOverHosts(spread);
+  const auto found = MeasureCalls({Launch({1}), spread});
+  ASSERT_EQ(found.size(), 2u);
+  EXPECT_EQ(found[0].name, "all_reduce of 8 B float32 sum on 2 ranks, gloo");
+  EXPECT_EQ(found[1].name,
+            "all_reduce of 8 B float32 sum on 2 ranks of 2 hosts, gloo");
+}
+
 TEST(CallConfigurations, LaunchesOnAnotherCpuAreNoRepetitions) {
   RunTrace moved = Launch({1});
   for (RankTrace& trace : moved.ranks) trace.run.host.cpu_model = "B CPU";
@@ -339,6 +357,16 @@ TEST(TrainerConfigurations, FlagsOfOutputAndOfTheLauncherDoNotCount) {
   EXPECT_THAT(found[0].flags, Contains(Pair("lr", "0.1")));
   EXPECT_THAT(found[0].flags, Contains(Pair("batch_size", "64")));
   EXPECT_THAT(found[0].identity, Contains(Pair("ranks", "2")));
+}
+
+TEST(TrainerConfigurations, RanksOfMoreHostsAreAnother) {
+  RunTrace spread = MakeRun({.world_size = 2});
+  SpreadOverHosts(spread);
+  const std::vector<Configuration> one =
+      MeasureTrainers({MakeRun({.world_size = 2})});
+  const std::vector<Configuration> two = MeasureTrainers({spread});
+  EXPECT_EQ(two[0].name, "ddp on 2 ranks of 2 hosts, batch 64");
+  EXPECT_NE(one[0].identity, two[0].identity);
 }
 
 TEST(TrainerConfigurations, NamesTellFlagsApart) {

@@ -193,6 +193,7 @@ std::unique_ptr<Answer> FullAnswer(const std::string& name) {
   call.identity = {{"collective", "all_reduce"},
                    {"bytes", "4096"},
                    {"ranks", "2"},
+                   {"hosts", "1"},
                    {"layer", "nccl"},
                    {"backend", "nccl"},
                    {"dtype", "float32"},

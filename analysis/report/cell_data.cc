@@ -96,6 +96,7 @@ json CellData(const Cell& cell, const RateColumn& rate) {
   return {
       {"name", cell.Name()},
       {"trainer", cell.Trainer()},
+      {"ablation", cell.IsAblation()},
       {"ranks", cell.run.world_size},
       {"rank_batch", cell.rank_batch},
       {"global_batch", cell.global_batch},

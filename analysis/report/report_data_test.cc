@@ -262,6 +262,8 @@ TEST(CellsDataTest, LabelsNameNoFilesAndEveryDifference) {
   const std::string name = "pipeline 1f1b on 2 ranks, batch 32, microbatches=";
   EXPECT_EQ(data[0]["label"], name + "4");
   EXPECT_EQ(data[1]["label"], name + "4, without communication");
+  EXPECT_EQ(data[0]["ablation"], false);
+  EXPECT_EQ(data[1]["ablation"], true);
   EXPECT_EQ(data[2]["label"], name + "8");
 }
 

@@ -26,11 +26,21 @@ double SecondsToLoss(const RunTrace& run, double loss) {
     return a.first < b.first;
   });
   const size_t window = kSteps * ranks;
+  // Of the window; a loss that is not finite would never leave the sum again.
   double sum = 0;
+  int not_finite = 0;
+  const auto add = [&](double one, int sign) {
+    if (std::isfinite(one)) {
+      sum += sign * one;
+    } else {
+      not_finite += sign;
+    }
+  };
   for (size_t i = 0; i < seen.size(); ++i) {
-    sum += seen[i].second;
-    if (i >= window) sum -= seen[i - window].second;
-    if (i + 1 >= window && sum <= loss * static_cast<double>(window))
+    add(seen[i].second, 1);
+    if (i >= window) add(seen[i - window].second, -1);
+    if (i + 1 >= window && not_finite == 0 &&
+        sum <= loss * static_cast<double>(window))
       return seen[i].first;
   }
   return std::numeric_limits<double>::quiet_NaN();

@@ -39,6 +39,16 @@ TEST(SecondsToLoss, IsWhenTheMeanOfTenStepsIsThere) {
   EXPECT_TRUE(std::isnan(SecondsToLoss(RunTrace(), 1)));
 }
 
+TEST(SecondsToLoss, ALossThatIsNotFiniteCountsForTenSteps) {
+  for (double loss : {std::nan(""), HUGE_VAL, -HUGE_VAL}) {
+    RunTrace run;
+    run.ranks.push_back(Rank(0, 0.5, 20, 8, 20));
+    run.ranks[0].steps[2].loss = loss;
+    EXPECT_EQ(SecondsToLoss(run, 15.5), 6.5);  // steps 4 to 13
+    EXPECT_EQ(SecondsToLoss(run, 5.5), 10);
+  }
+}
+
 TEST(SecondsToLoss, TakesAllRanksThatTrainInTheOrderOfTime) {
   RunTrace run;
   run.ranks.push_back(Rank(0, 0.01, 0, 0, 20));  // a server

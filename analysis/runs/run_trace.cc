@@ -52,15 +52,8 @@ class RunCollector {
     return absl::OkStatus();
   }
 
-  std::vector<RunTrace> Take() {
-    for (RunTrace& run : runs_) {
-      std::sort(run.ranks.begin(), run.ranks.end(),
-                [](const RankTrace& a, const RankTrace& b) {
-                  return a.run.rank < b.run.rank;
-                });
-    }
-    return std::move(runs_);
-  }
+  // Their ranks in the order in which they opened them.
+  std::vector<RunTrace> Take() { return std::move(runs_); }
 
  private:
   absl::Status Open(const RunRecord& record) {
@@ -91,6 +84,61 @@ class RunCollector {
   std::map<std::string, size_t> run_by_id_;
   // rank -> indices of the run and trace its records now belong to.
   std::map<int64_t, std::pair<size_t, size_t>> current_;
+};
+
+// Gathers the runs of all files; the ranks of one may be in several of them.
+class RunJoiner {
+ public:
+  absl::Status Add(RunTrace run) {
+    const std::string id = run.ranks[0].run.run_id;
+    if (id.empty()) {
+      runs_.push_back(std::move(run));
+      return absl::OkStatus();
+    }
+    for (const RankTrace& trace : run.ranks) {
+      const auto [file, is_new] =
+          files_.try_emplace({id, trace.run.rank}, run.source);
+      if (is_new) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat(file->second, " and ", run.source, " hold the same run ",
+                       Quoted(id), ": remove one of the two"));
+    }
+    const auto [place, is_new] = run_by_id_.try_emplace(id, runs_.size());
+    if (!is_new) return Join(std::move(run), runs_[place->second]);
+    runs_.push_back(std::move(run));
+    return absl::OkStatus();
+  }
+
+  std::vector<RunTrace> Take() {
+    for (RunTrace& run : runs_) {
+      std::sort(run.ranks.begin(), run.ranks.end(),
+                [](const RankTrace& a, const RankTrace& b) {
+                  return a.run.rank < b.run.rank;
+                });
+    }
+    return std::move(runs_);
+  }
+
+ private:
+  static absl::Status Join(RunTrace more, RunTrace& run) {
+    const RunRecord& known = run.ranks[0].run;
+    if (more.ranks[0].run.world_size != known.world_size) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          run.source, " and ", more.source,
+          " disagree about the world size of the run ", Quoted(known.run_id)));
+    }
+    if (!more.torn_lines.empty()) {
+      run.other_torn_lines[more.source] = std::move(more.torn_lines);
+    }
+    std::move(more.ranks.begin(), more.ranks.end(),
+              std::back_inserter(run.ranks));
+    return absl::OkStatus();
+  }
+
+  std::vector<RunTrace> runs_;
+  std::map<std::string, size_t> run_by_id_;
+  // Run and rank -> the file that holds it.
+  std::map<std::pair<std::string, int64_t>, std::string> files_;
 };
 
 std::vector<int64_t> StepNumbers(const RankTrace& trace) {
@@ -210,22 +258,30 @@ absl::StatusOr<std::vector<RunTrace>> LoadRuns(const std::string& path) {
   }
   load();
   for (std::thread& helper : helpers) helper.join();
-  std::vector<RunTrace> runs;
+  RunJoiner joiner;
   for (absl::StatusOr<std::vector<RunTrace>>& of_file : loaded) {
     RETURN_IF_ERROR(of_file.status());
-    std::move(of_file->begin(), of_file->end(), std::back_inserter(runs));
+    for (RunTrace& run : *of_file) {
+      RETURN_IF_ERROR(joiner.Add(std::move(run)));
+    }
   }
-  return runs;
+  return joiner.Take();
 }
 
 std::vector<std::string> TornLines(absl::Span<const RunTrace> runs) {
   std::vector<std::string> lines;
-  for (const RunTrace& run : runs) {
-    for (int64_t number : run.torn_lines) {
-      lines.push_back(absl::StrCat(
-          run.source, ":", number,
-          ": a torn line, as a killed run or a full disk leaves it"));
+  const auto add = [&lines](const std::string& file,
+                            const std::vector<int64_t>& numbers) {
+    for (int64_t number : numbers) {
+      lines.push_back(
+          absl::StrCat(file, ":", number,
+                       ": a torn line, as a killed run or a full disk leaves "
+                       "it"));
     }
+  };
+  for (const RunTrace& run : runs) {
+    add(run.source, run.torn_lines);
+    for (const auto& [file, numbers] : run.other_torn_lines) add(file, numbers);
   }
   return lines;
 }

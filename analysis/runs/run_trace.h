@@ -33,18 +33,21 @@ struct RankTrace {
 };
 
 struct RunTrace {
-  std::string source;            // the file, for messages
+  std::string source;            // the file, for messages; the first of several
   std::vector<RankTrace> ranks;  // by rank; complete only if CheckRun says so
   // Lines of `source` that were skipped; of its first run, for all of it.
   std::vector<int64_t> torn_lines = {};
+  // The same of the run's other files.
+  std::map<std::string, std::vector<int64_t>> other_torn_lines = {};
 };
 
 // Reads every run of RecordFilesIn(path), several files at a time. Records
 // belong to the latest run record of their rank; run records with one run_id
-// are one run. Torn lines are skipped: TornLines names them. Fails as
-// RecordFilesIn and VisitRecords do, and where a rank opens one run twice or
-// the ranks of a run disagree about the world size: with the first file's
-// error.
+// are one run, in several files too, as where each host of a job wrote its own.
+// Torn lines are skipped: TornLines names them. Fails as RecordFilesIn and
+// VisitRecords do, and where a rank opens one run twice, as in a copy of a
+// file, or the ranks of a run disagree about the world size: with the first
+// file's error.
 absl::StatusOr<std::vector<RunTrace>> LoadRuns(const std::string& path);
 
 // The record files that `path` names: itself where it is a file, and of a

@@ -157,11 +157,55 @@ TEST(LoadRuns, TheFirstFileThatFailsIsNamed) {
     if (i == 15 || i == 17) {
       std::ofstream(path) << "{}\n";
     } else {
-      WriteRun(path, "x");
+      WriteRun(path, std::to_string(i));
     }
   }
   EXPECT_THAT(std::string(LoadRuns(dir).status().message()),
               HasSubstr("/15.jsonl"));
+}
+
+// What the host of the ranks `first` and `first` + 1 of 4 records of a run "x".
+std::string RecordsOfHost(int64_t first) {
+  std::string text;
+  for (int64_t rank : {first, first + 1}) {
+    text += ToJsonLine(RunOf("x", rank, 4)) + "\n" +
+            ToJsonLine(StepOf(rank, 1)) + "\n";
+  }
+  return text;
+}
+
+TEST(LoadRuns, TheHostsOfARunMayHaveFilesOfTheirOwn) {
+  const std::string dir = MakeFolder("files_of_hosts");
+  std::ofstream(dir + "/a.jsonl") << RecordsOfHost(2);
+  std::ofstream(dir + "/b.jsonl") << RecordsOfHost(0) << "{\"kind\n";
+  const auto runs = LoadRuns(dir);
+  ASSERT_TRUE(runs.ok()) << runs.status();
+  ASSERT_EQ(runs->size(), 1u);
+  EXPECT_TRUE(CheckRun((*runs)[0]).ok()) << CheckRun((*runs)[0]);
+  ASSERT_EQ((*runs)[0].ranks.size(), 4u);
+  EXPECT_EQ((*runs)[0].ranks[0].run.rank, 0);
+  EXPECT_THAT(TornLines(*runs),
+              ElementsAre(HasSubstr("b.jsonl:5: a torn line")));
+}
+
+TEST(LoadRuns, ACopyOfAFileIsRefused) {
+  const std::string dir = MakeFolder("copied_runs");
+  WriteRun(dir + "/a.jsonl", "x");
+  WriteRun(dir + "/b.jsonl", "y");
+  WriteRun(dir + "/c.jsonl", "x");
+  const absl::Status copied = LoadRuns(dir).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(copied));
+  EXPECT_EQ(copied.message(),
+            dir + "/a.jsonl and " + dir +
+                "/c.jsonl hold the same run \"x\": remove one of the two");
+}
+
+TEST(LoadRuns, FilesOfARunMustAgreeAboutTheWorldSize) {
+  const std::string dir = MakeFolder("other_world_size");
+  std::ofstream(dir + "/a.jsonl") << RecordsOfHost(0);
+  std::ofstream(dir + "/b.jsonl") << ToJsonLine(RunOf("x", 2, 3)) << "\n";
+  EXPECT_THAT(std::string(LoadRuns(dir).status().message()),
+              HasSubstr("/b.jsonl disagree about the world size of the run"));
 }
 
 std::string WhyNot(const RunTrace& run) {

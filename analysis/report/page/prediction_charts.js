@@ -24,7 +24,7 @@ function predictionLines() {
       own.held.push(point);
       const held = study.cells[point.cell];
       for (const cell of study.cells) {
-        const alike = cell.trainer === held.trainer && cell.rank_batch === held.rank_batch;
+        const alike = cell.trainer === held.trainer && cell.rank_batch === held.rank_batch && !cell.ablation;
         if (alike && cell.ranks <= score.fitted_up_to) own.fitted.add(cell);
       }
     }

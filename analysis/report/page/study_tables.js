@@ -175,6 +175,7 @@ function callTable(part) {
     textColumn('layer', 'layer', (row) => row.layer),
     textColumn('backend', 'backend', (row) => row.backend),
     numberColumn('ranks', 'ranks', (row) => row.ranks, whole),
+    told('hosts', '1'),
     numberColumn('size', 'bytes', (row) => row.bytes, bytes),
     textColumn('dtype', 'dtype', (row) => row.dtype),
     told('group', ''),
