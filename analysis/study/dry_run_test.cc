@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <string>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "analysis/study/study_fixture_for_test.h"
 
 namespace rankwise {
@@ -116,6 +118,24 @@ TEST_F(DryRunTest, FindsTheBatchThatMemoryAllows) {
   EXPECT_TRUE(fs::exists(root() / "out/probes/ddp-x2-batch392-rep1.jsonl"));
   EXPECT_TRUE(fs::exists(root() / "out/ddp-x2-batch392-rep2.jsonl"));
   EXPECT_EQ(CountRecords(".jsonl"), 6);
+}
+
+TEST_F(DryRunTest, NoProbeTimesLayers) {
+  EXPECT_EQ(Study("--repetitions=2 --scaling=fixed_memory --memory_limit=500MB "
+                  "--trainers=single")
+                .exit_code,
+            0);
+  const auto times_layers = [this](const std::string& stem) {
+    return absl::StrContains(ReadFile("out/" + stem + ".jsonl"),
+                             "\"profile\":\"true\"");
+  };
+  EXPECT_TRUE(times_layers("single-x1-batch400-rep1"));
+  EXPECT_FALSE(times_layers("single-x1-batch400-rep2"));
+  for (const char* probe : {"8", "64", "400"}) {
+    EXPECT_FALSE(
+        times_layers(absl::StrCat("probes/single-x1-batch", probe, "-rep1")));
+  }
+  EXPECT_FALSE(times_layers("probes/whole/single-x1-batch400-rep1"));
 }
 
 TEST_F(DryRunTest, ProbesAreNotRepeated) {

@@ -67,7 +67,8 @@ RunRecord MakeRunRecord(const std::string& binary, const std::string& id,
                {"seed", absl::StrCat(absl::GetFlag(FLAGS_seed))},
                {"model", absl::GetFlag(FLAGS_model)},
                {"skip_communication",
-                absl::GetFlag(FLAGS_skip_communication) ? "true" : "false"}};
+                absl::GetFlag(FLAGS_skip_communication) ? "true" : "false"},
+               {"profile", absl::GetFlag(FLAGS_profile) ? "true" : "false"}};
   if (binary == "pipeline") {
     run.flags["schedule"] = absl::GetFlag(FLAGS_schedule);
     run.flags["microbatches"] = absl::StrCat(absl::GetFlag(FLAGS_microbatches));

@@ -158,6 +158,7 @@ absl::StatusOr<int64_t> ProbeRun(StudyConfig config, const PlannedRun& run,
 // The largest batch of one cell.
 absl::StatusOr<MemoryFit> SearchCell(const StudyConfig& config, PlannedRun run,
                                      HeldSignals& signals) {
+  run.times_layers = false;
   StudyConfig brief = config, whole = config;
   brief.output_dir += "/probes";
   brief.max_steps = kProbeSteps;

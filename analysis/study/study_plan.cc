@@ -66,15 +66,20 @@ class Cells {
            });
   }
 
+  // Its layers are timed with the study's batch, or with the one that is
+  // searched where there is no other.
   void AddBase() {
-    const PlannedRun base = {"single", 1, config_.batch_size};
-    if (SearchesMemory(config_)) plan_.searched.push_back(base);
+    PlannedRun base = {"single", 1, config_.batch_size};
+    base.times_layers = true;
     for (const auto& scalings : {config_.scalings, config_.pipeline_scalings}) {
       const bool others = absl::c_any_of(scalings, [](Scaling scaling) {
         return scaling != Scaling::kFixedMemory;
       });
       if (others) AddOnce(base, config_.repetitions);
     }
+    if (!SearchesMemory(config_)) return;
+    base.times_layers = plan_.cells.count(base) == 0;
+    plan_.searched.push_back(base);
   }
 
   void Add(const std::string& trainer, int64_t world_size) {
@@ -238,13 +243,6 @@ std::vector<std::string> CommBenchArguments(const StudyConfig& config,
   return arguments;
 }
 
-// The layers of the base case are timed once: as long as 23 steps, after one
-// run's training, so that nothing measured of the training changes.
-bool TimesLayers(const StudyConfig& config, const PlannedRun& run) {
-  return run.trainer == "single" && run.repetition == 1 &&
-         run.batch_size == config.batch_size;
-}
-
 bool RecordsTraffic(const PlannedRun& run) {
   return (SharesOutTheBatch(run.trainer) && !IsOneProcess(run.trainer)) ||
          DividesLayers(run);
@@ -340,6 +338,8 @@ StudyPlan PlanStudy(const StudyConfig& config,
       if (repetition > repetitions) continue;
       plan.runs.push_back(run);
       plan.runs.back().repetition = repetition;
+      // It takes as long as 23 steps.
+      plan.runs.back().times_layers = run.times_layers && repetition == 1;
     }
   }
   Shuffle(config.seed, &plan.runs);
@@ -364,7 +364,7 @@ std::vector<std::string> RunArguments(const StudyConfig& config,
       "--memory=true"};
   AddRanks(config, run, &arguments);
   AddShape(run, &arguments);
-  if (TimesLayers(config, run)) arguments.push_back("--profile=true");
+  if (run.times_layers) arguments.push_back("--profile=true");
   if (run.skip_communication) {
     arguments.push_back("--skip_communication=true");
   } else if (RecordsTraffic(run) && config.traffic_steps > 0) {

@@ -25,6 +25,8 @@ struct PlannedRun {
   bool skip_communication = false;
   MeshShape mesh = {};  // of hybrid
   int zero = 0;         // of fsdp
+  // After training (--profile); of a cell: its first repetition does.
+  bool times_layers = false;
 
   // "ddp x2, batch 32 per rank", "pipeline 1f1b x2, 4 micro-batches of 16"
   std::string Name() const;

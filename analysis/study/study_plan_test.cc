@@ -364,19 +364,40 @@ TEST(RunArguments, SayWhatTheRunIs) {
               Each(Not(StartsWith("--nproc"))));
 }
 
-TEST(RunArguments, LayersAreTimedOnceAndOfTheBaseCase) {
-  const StudyConfig config;
-  const int64_t batch = config.batch_size;
-  const PlannedRun base = {"single", 1, batch, /*repetition=*/1};
-  EXPECT_THAT(RunArguments(config, base, "r"), Contains("--profile=true"));
-  for (const PlannedRun& other :
-       {PlannedRun{"single", 1, batch, /*repetition=*/2},
-        PlannedRun{"single", 1, batch / 2, /*repetition=*/1},
-        PlannedRun{"ddp", 1, batch, /*repetition=*/1}}) {
-    EXPECT_THAT(RunArguments(config, other, "r"),
-                Each(Not(StartsWith("--profile"))))
-        << other.Name();
+// The runs that time the layers of their model.
+std::vector<std::string> TimedStems(
+    const StudyConfig& config,
+    const std::vector<PlannedRun>& fixed_memory = {}) {
+  std::vector<std::string> stems;
+  for (const PlannedRun& run : PlanStudy(config, fixed_memory).runs) {
+    for (const std::string& flag : RunArguments(config, run, "r")) {
+      if (flag == "--profile=true") stems.push_back(run.FileStem());
+    }
   }
+  return stems;
+}
+
+TEST(RunArguments, LayersAreTimedOnceAndOfTheBaseCase) {
+  StudyConfig config;  // with single at batches of 16, 32 and 64
+  EXPECT_THAT(TimedStems(config), ElementsAre("single-x1-batch64-rep1"));
+  config.trainers = {"ddp"};
+  EXPECT_THAT(TimedStems(config), IsEmpty());
+}
+
+TEST(RunArguments, LayersOfASearchedBaseCaseAreTimedWhereThereIsNoOther) {
+  StudyConfig config;
+  config.trainers = {"single", "ddp"};
+  config.world_sizes = {2};
+  config.scalings = config.pipeline_scalings = {Scaling::kFixedMemory};
+  std::vector<PlannedRun> found = PlanStudy(config).searched;
+  ASSERT_EQ(found.size(), 2u);
+  found[0].batch_size = 400;  // of ddp, 64: single runs with that too
+  EXPECT_THAT(TimedStems(config, found),
+              ElementsAre("single-x1-batch400-rep1"));
+  config.scalings = {Scaling::kStrong, Scaling::kFixedMemory};
+  found = PlanStudy(config).searched;
+  found[0].batch_size = 400;
+  EXPECT_THAT(TimedStems(config, found), ElementsAre("single-x1-batch64-rep1"));
 }
 
 TEST(RunArguments, SayHowThePipelineIsCut) {

@@ -89,6 +89,8 @@ def parse_args():
     args = parser.parse_args()
     if args.with_tuned and "pytorch" not in args.frameworks:
         parser.error("--with_tuned needs pytorch among the --frameworks")
+    if args.data_dir and not os.path.isfile(os.path.join(user_path(args.data_dir), "data_batch_1.bin")):
+        parser.error(f"--data_dir={args.data_dir}: holds no data_batch_1.bin, as a CIFAR-10 folder does")
     return args
 
 
@@ -98,7 +100,8 @@ def tell(text):
 
 def run_script(python, script, *arguments):
     tell(f"making data: {script}")
-    subprocess.run([python, PROGRAMS / script, *arguments], check=True)
+    if subprocess.run([python, PROGRAMS / script, *arguments], check=False).returncode != 0:
+        sys.exit(f"versus: {script} failed, see above")
 
 
 def make_start(python, work, folder):

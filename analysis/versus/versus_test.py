@@ -234,11 +234,23 @@ class Frameworks(unittest.TestCase):
             "zero_bubble_32": (1, 256), "zero_bubble_64": (1, 512), "zero_bubble_128": (1, 1024)})
 
     def test_unknown_names_are_refused(self):
-        with mock.patch.object(sys, "argv", ["versus", "--frameworks=pytorch,theano"]), \
-                mock.patch.object(sys, "stderr") as stderr:
+        self.assertIn("'theano' is none of pytorch, jax, tensorflow, deepspeed",
+                      self.refused("--frameworks=pytorch,theano"))
+
+    def test_a_folder_without_images_is_refused(self):
+        with tempfile.TemporaryDirectory() as folder:
+            self.assertIn(f"--data_dir={folder}: holds no data_batch_1.bin", self.refused(f"--data_dir={folder}"))
+
+    def refused(self, flag):
+        with mock.patch.object(sys, "argv", ["versus", flag]), \
+                contextlib.redirect_stderr(io.StringIO()) as stderr:
             self.assertRaises(SystemExit, versus.parse_args)
-        printed = "".join(call.args[0] for call in stderr.write.call_args_list)
-        self.assertIn("'theano' is none of pytorch, jax, tensorflow, deepspeed", printed)
+        return stderr.getvalue()
+
+    def test_a_script_that_fails_ends_it_without_a_traceback(self):
+        with contextlib.redirect_stderr(io.StringIO()), \
+                self.assertRaisesRegex(SystemExit, "versus: start.py failed, see above"):
+            versus.run_script("false", "start.py")
 
 
 # Programs that measure nothing, in the place of a trainer and of a framework's.
@@ -276,6 +288,7 @@ class EndToEnd(unittest.TestCase):
             trainer, program = pathlib.Path(folder, "ddp"), pathlib.Path(folder, "stub.py")
             trainer.write_text(TRAINER.format(python=sys.executable))
             trainer.chmod(0o755)
+            pathlib.Path(folder, "data_batch_1.bin").touch()
             program.write_text(PROGRAM.format(programs=str(PROGRAMS), error=error))
             stub = dataclasses.replace(FRAMEWORKS["tensorflow"], title="Stub", environment="jax",
                                        programs={"cnn": str(program)}, needs_start=False)
