@@ -60,15 +60,16 @@ INSTANTIATE_TEST_SUITE_P(
 
 INSTANTIATE_TEST_SUITE_P(
     ShardedGpt, ParityTest,
-    ::testing::ValuesIn(
-        Joined({Against("Ddp2", "Gpt", "Sgd", {"Zero1", "Zero3EachMicrobatch"},
-                        kShardedBounds),
-                // Sums of two numbers, whose order does not matter.
-                Against("Zero1", "Gpt", "Sgd", {"Zero2", "Zero3"}, kBitEqual),
-                Against("Ddp4", "Gpt", "Sgd", {"Hsdp"}, kShardedBounds),
-                Against("Tp2Dp2", "Gpt", "Sgd", {"Tp2Zero3"}, kShardedBounds),
-                Against("Pp2Dp2", "Gpt", "Sgd", {"Pp2Zero1", "Pp2Zero3"},
-                        kShardedBounds)})),
+    ::testing::ValuesIn(Joined(
+        {Against("Ddp2", "Gpt", "Sgd", {"Zero1", "Zero3EachMicrobatch"},
+                 kShardedBounds),
+         // Sums of two numbers, whose order does not matter.
+         Against("Zero1", "Gpt", "Sgd", {"Zero2", "Zero3"}, kBitEqual),
+         Against("Ddp4", "Gpt", "Sgd", {"Hsdp"}, kShardedBounds),
+         Against("Tp2Dp2", "Gpt", "Sgd", {"Tp2Zero3"}, kShardedBounds),
+         Against("Pp2Dp2", "Gpt", "Sgd",
+                 {"Pp2Zero1", "Pp2Zero3", "Pp2Zero3InterleavedRecompute"},
+                 kShardedBounds)})),
     NameOfTest);
 
 INSTANTIATE_TEST_SUITE_P(

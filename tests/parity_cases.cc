@@ -108,6 +108,10 @@ std::map<std::string, Layout> MakeLayouts() {
       Hybrid("Tp2Zero3", 4, {"--tp=2", "--zero=3"}, 2),
       Hybrid("Pp2Zero1", 4, {"--pp=2", "--zero=1"}, 2),
       Hybrid("Pp2Zero3", 4, {"--pp=2", "--zero=3"}, 2),
+      Hybrid(
+          "Pp2Zero3InterleavedRecompute", 4,
+          {"--pp=2", "--zero=3", "--schedule=interleaved_1f1b", "--recompute"},
+          2),
       Fsdp("Zero1", 2, {"--zero=1"}),
       Fsdp("Zero2", 2, {"--zero=2", "--units=layer"}),
       Fsdp("Zero3", 2, {"--zero=3", "--prefetch=2"}),

@@ -23,14 +23,20 @@ const void* KeyOf(const torch::Tensor& parameter) {
   return parameter.unsafeGetTensorImpl();
 }
 
-absl::Status CheckUnits(const std::vector<NamedTensor>& parameters,
-                        const std::vector<UnitSpec>& units) {
+absl::Status CheckParameters(const std::vector<NamedTensor>& parameters,
+                             const std::vector<UnitSpec>& units) {
   std::map<const void*, int> counts;
   for (const UnitSpec& unit : units) {
     for (const torch::Tensor& parameter : unit.parameters)
       ++counts[KeyOf(parameter)];
   }
   for (const NamedTensor& parameter : parameters) {
+    if (parameter.sparse_gradient && parameter.tensor.requires_grad()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "the parameter ", parameter.name,
+          " has sparse gradients, which have no rows to divide; make its "
+          "embedding dense"));
+    }
     const int count = counts[KeyOf(parameter.tensor)];
     if (count == 1) continue;
     return absl::InvalidArgumentError(absl::StrCat(
@@ -50,7 +56,7 @@ FullyShardedDataParallel::Create(torch::nn::Module& module,
                                  const ShardingGroups& groups,
                                  const ShardingConfig& config) {
   const std::vector<NamedTensor> parameters = ModelParameters(module);
-  RETURN_IF_ERROR(CheckUnits(parameters, units));
+  RETURN_IF_ERROR(CheckParameters(parameters, units));
   try {
     RETURN_IF_ERROR(VerifyModel(module, line));
     BroadcastFromFirst(parameters, line);
@@ -266,9 +272,10 @@ void FullyShardedDataParallel::FinishReduces() {
   for (size_t unit : reducing_) units_[unit]->FinishReduce();
   reducing_.clear();
   buffers_stale_ = step_syncs_;
-  if (!step_syncs_ || config_.stage == 3) return;
-  // An update follows.
-  for (const auto& unit : units_) unit->Invalidate(/*free=*/false);
+  if (!step_syncs_) return;
+  // An update follows. ZeRO 3 may have gathered units ahead that nothing used,
+  // as in a pipeline whose last action runs a stage's forward again.
+  for (const auto& unit : units_) unit->Invalidate(/*free=*/config_.stage == 3);
 }
 
 void FullyShardedDataParallel::Start(

@@ -76,7 +76,7 @@ class FullyShardedDataParallel : public DataParallelEngine,
   // different data, and divides it as `groups`, which were made from it. Every
   // parameter of `module` belongs to one unit. Collective. The module and the
   // groups' communicator must outlive the result. InvalidArgument names a
-  // parameter without a unit.
+  // parameter without a unit, or with sparse gradients.
   static absl::StatusOr<std::unique_ptr<FullyShardedDataParallel>> Create(
       torch::nn::Module& module, const std::vector<UnitSpec>& units,
       const Group& line, const ShardingGroups& groups,

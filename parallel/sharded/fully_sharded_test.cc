@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ATen/Functions.h"
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -14,6 +15,7 @@
 #include "parallel/comm/test_ranks.h"
 #include "torch/csrc/autograd/autograd.h"
 #include "torch/nn/module.h"
+#include "torch/nn/modules/embedding.h"
 #include "torch/optim/sgd.h"
 
 namespace rankwise {
@@ -218,13 +220,17 @@ TEST_P(ZeroTest, EvaluatesWithTheUpdatedParameters) {
 }
 
 TEST_P(ZeroTest, KeepsMastersInFp32WhereParametersAreBf16) {
-  const Named whole = TrainWhole();
+  const Net fresh;
+  Named masters;
+  for (const auto& entry : fresh.named_parameters())
+    masters.emplace_back(entry.key(), entry.value());
   OnRanks(2, [&](Communicator& comm) {
     Net net;
     const auto engine = Shard(
         net, comm,
         {{.stage = GetParam(), .parameter_type = torch::ScalarType::BFloat16}});
     EXPECT_EQ(net.middle.scalar_type(), torch::ScalarType::BFloat16);
+    ExpectRowsOf(masters, *engine);
     for (const auto& [name, rows] : engine->Owned())
       EXPECT_EQ(rows.scalar_type(), torch::ScalarType::Float) << name;
     engine->BeforeForward();
@@ -342,6 +348,36 @@ TEST(FullySharded, CountsTheUnitsThatWereNotGatheredAhead) {
   EXPECT_EQ(RunChain(4, 1).misses, std::vector<int64_t>({1, 0, 0, 0}));
 }
 
+// As in a pipeline whose last action runs an earlier stage's forward again.
+TEST(FullySharded, WhatWasGatheredBeforeAnUpdateIsGatheredAgain) {
+  OnRanks(2, [](Communicator& comm) {
+    Chain chain(2);
+    const Group line = comm.world();
+    auto engine = FullyShardedDataParallel::Create(
+        chain, {{"a", {chain.weights[0]}}, {"b", {chain.weights[1]}}}, line,
+        *DivideLine(line, 2), {.micro_batches_take_turns = true});
+    ASSERT_TRUE(engine.ok()) << engine.status();
+    for (const torch::Tensor& weight : chain.weights)
+      (*engine)->AddSection({weight});
+    const auto run = [&](size_t section) {
+      return (*engine)->Run(
+          section,
+          [&](const torch::Tensor& in) {
+            return at::matmul(in, chain.weights[section]);
+          },
+          at::ones({1, 4}));
+    };
+    (*engine)->BeforeForward();
+    run(0).sum().backward();
+    EXPECT_TRUE((*engine)->units()[1]->gathered()) << "ahead";
+    (*engine)->Start(chain.weights);
+    (*engine)->Finish();
+    for (auto [name, rows] : (*engine)->Owned()) rows.zero_();
+    (*engine)->BeforeForward();
+    EXPECT_TRUE(run(1).equal(at::zeros({1, 4})));
+  });
+}
+
 TEST(FullySharded, RefusesWhatItCannotDivide) {
   OnRanks(2, [](Communicator& comm) {
     const Group line = comm.world();
@@ -360,10 +396,21 @@ TEST(FullySharded, RefusesWhatItCannotDivide) {
     EXPECT_THAT(std::string(DivideLine(line, 3).status().message()),
                 HasSubstr("among groups of 3 ranks: 2 ranks train"));
   });
-  const std::string error = ErrorOf([] {
+  const Group alone;
+  torch::nn::Module net;
+  const auto table = net.register_module(
+      "table",
+      torch::nn::Embedding(torch::nn::EmbeddingOptions(5, 4).sparse(true)));
+  const absl::Status sparse =
+      FullyShardedDataParallel::Create(net, {{"table", {table->weight}}}, alone,
+                                       {alone, alone}, {})
+          .status();
+  EXPECT_EQ(sparse.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(sparse.message()),
+              HasSubstr("table.weight has sparse gradients"));
+  const std::string error = ErrorOf([&] {
     torch::nn::Module module;
     const torch::Tensor scalar = module.register_parameter("s", at::ones({}));
-    const Group alone;
     FullyShardedDataParallel::Create(module, {{"s", {scalar}}}, alone,
                                      {alone, alone}, {})
         .IgnoreError();
