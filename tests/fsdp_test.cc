@@ -194,6 +194,10 @@ TEST(FsdpTest, RefusesWhatItCannotDo) {
       Refusal("hybrid", {"--nproc=2", "--pp=2", "--model=gpt", "--zero=3",
                          "--schedule=zero_bubble_h1"}),
       HasSubstr("--zero=3: --schedule=zero_bubble_h1 divides backward"));
+  EXPECT_THAT(
+      Refusal("hybrid", {"--nproc=2", "--pp=2", "--model=gpt", "--zero=3",
+                         "--schedule=interleaved_1f1b", "--units=4"}),
+      HasSubstr("--units=4: with --zero=3 and several stages per rank"));
   const Finished run =
       RunTrainer("fsdp", {"--nproc=2", "--shard_ranks=3", "--model=mlp"});
   EXPECT_NE(run.code, 0);

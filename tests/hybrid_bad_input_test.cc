@@ -221,8 +221,7 @@ class BadLauncherTest : public ::testing::Test {
 };
 
 TEST_F(BadLauncherTest, AProductThatIsNotItsRanks) {
-  ExpectRefused(RunRankZeroOfThree("hybrid", {"--tp=2", kGpt}),
-                "hybrid: rank 0",
+  ExpectRefused(RunRankZeroOfThree("hybrid", {"--tp=2", kGpt}), "hybrid",
                 "--pp=1 --dp=1 --cp=1 --tp=2 are 2 ranks, but the job has 3");
 }
 
@@ -233,6 +232,18 @@ TEST_F(BadLauncherTest, UnevenHeads) {
                 kMessage);
   ExpectRefused(RunRankZeroOfThree("tensor_parallel", {kGpt}),
                 "tensor_parallel", kMessage);
+}
+
+TEST_F(BadLauncherTest, ItsRanksAreNotThoseOfNproc) {
+  ExpectRefused(RunRankZeroOfThree("pipeline", {"--nproc=4", "--pp=2"}),
+                "pipeline", "--pp=2 --dp=1 are 2 ranks, but the job has 3");
+}
+
+TEST_F(BadLauncherTest, AScheduleThatDividesBackward) {
+  ExpectRefused(
+      RunRankZeroOfThree(
+          "hybrid", {"--pp=3", kGpt, "--zero=3", "--schedule=zero_bubble_h1"}),
+      "hybrid", "--zero=3: --schedule=zero_bubble_h1 divides backward in two");
 }
 
 TEST_F(BadLauncherTest, NoPieces) {

@@ -298,6 +298,8 @@ TEST(ParameterServerTest, RefusesWhatItCannotDo) {
       {{"--slow_worker=2"}, "--slow_worker=2: must be RANK:FACTOR"},
       {{"--slow_worker=0:2"}, "--slow_worker=0:2: must be RANK:FACTOR"},
       {{"--slow_worker=1:0.5"}, "--slow_worker=1:0.5: must be RANK:FACTOR"},
+      {{"--nproc=3", "--slow_worker=3:2"},
+       "--slow_worker=3:2: the job has 3 ranks, and the last one is rank 2"},
       {{"--scale_lr_by_staleness"},
        "--scale_lr_by_staleness: with --consistency=bsp no gradient is stale"},
       {{"--consistency=async", "--clip_grad_norm=1"},

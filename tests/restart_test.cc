@@ -9,6 +9,7 @@
 #include <cmath>
 #include <filesystem>
 #include <map>
+#include <numeric>
 #include <string>
 #include <variant>
 #include <vector>
@@ -175,6 +176,39 @@ INSTANTIATE_TEST_SUITE_P(Receivers, PreemptionTest, ::testing::Bool(),
                          [](const auto& info) {
                            return info.param ? "Launcher" : "OneRank";
                          });
+
+// Every step is due by the interval, and ends an epoch. The last epoch of the
+// preempted job is saved before its evaluation, which the resumed one makes.
+TEST(RestartTest, NoStepIsSavedOrEvaluatedTwice) {
+  const auto flags_for = [](const std::string& dir, int64_t max_steps) {
+    Flags flags = FlagsFor(dir, max_steps,
+                           {"--model=mlp", "--width=32", "--batch_size=32"});
+    flags.insert(flags.end(), {"--train_size=32", "--epochs=100000",
+                               "--checkpoint_every=1", "--resume"});
+    return flags;
+  };
+  const std::string dir = FreshDir("epochs"), other = FreshDir("undisturbed");
+  auto run = StartTrainer("single", flags_for(dir, 100000));
+  ASSERT_TRUE(run->AwaitOutput("  step ", 5)) << run->Stderr();
+  kill(run->pid(), SIGTERM);
+  EXPECT_EQ(run->Wait(), 75) << run->Stderr();
+  const int64_t steps = LossesOf(dir + "/run.jsonl", 0).rbegin()->first + 3;
+  const Finished resumed = RunTrainer("single", flags_for(dir, steps));
+  ASSERT_EQ(resumed.code, 0) << resumed.err;
+  ASSERT_EQ(RunTrainer("single", flags_for(other, steps)).code, 0);
+  EXPECT_EQ(LossesOf(dir + "/run.jsonl", 0), LossesOf(other + "/run.jsonl", 0));
+
+  std::vector<int64_t> saved, evaluated, once(static_cast<size_t>(steps));
+  std::iota(once.begin(), once.end(), 1);
+  for (const Record& record : RecordsIn(dir + "/run.jsonl")) {
+    if (const auto* checkpoint = std::get_if<CheckpointRecord>(&record))
+      saved.push_back(checkpoint->step);
+    if (const auto* evaluation = std::get_if<EvalRecord>(&record))
+      evaluated.push_back(evaluation->epoch);
+  }
+  EXPECT_EQ(saved, once);
+  EXPECT_EQ(evaluated, once);
+}
 
 }  // namespace
 }  // namespace rankwise

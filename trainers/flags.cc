@@ -11,6 +11,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "parallel/launch/rank_env.h"
 #include "records/command_line.h"
 #include "records/replace_file.h"
 #include "samplers/datasets/dataset.h"
@@ -366,6 +367,12 @@ bool RegisterFlag(const char* name, FlagEffect effect) {
 FlagEffect EffectOf(const std::string& flag) {
   const auto found = Effects().find(flag);
   return found == Effects().end() ? FlagEffect::kSpeed : found->second;
+}
+
+absl::StatusOr<int> WorldSizeFromFlags() {
+  if (!InsideLauncher()) return absl::GetFlag(FLAGS_nproc);
+  ASSIGN_OR_RETURN(const RankEnv env, ReadRankEnv({.master_required = false}));
+  return env.world_size;
 }
 
 absl::StatusOr<TrainConfig> TrainConfigFromFlags() {

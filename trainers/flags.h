@@ -48,6 +48,10 @@ T FlagInRange(FlagChecks& checks, const absl::Flag<T>& flag,
   return value;
 }
 
+// The ranks of the job: those of the launcher that this process is in, or else
+// --nproc. InvalidArgument as ReadRankEnv().
+absl::StatusOr<int> WorldSizeFromFlags();
+
 // InvalidArgument names the flag, its value and what is allowed. Settles what
 // the model decides where a flag is silent.
 absl::StatusOr<TrainConfig> TrainConfigFromFlags();

@@ -13,6 +13,7 @@
 #include "parallel/launch/comm_flags.h"
 #include "parallel/launch/rank_env.h"
 #include "third_party/absl/status_macros.h"
+#include "trainers/flags.h"
 #include "trainers/main.h"
 #include "trainers/stage_flags.h"
 #include "trainers/stages/pipeline_run.h"
@@ -80,8 +81,9 @@ absl::Status CheckFlags() {
         "is a model cut within one process; leave it out where every stage is "
         "a process, or leave out --nproc and other launchers");
   }
-  // As a rank of an outer launcher: a stage by itself.
-  return nproc > 1 ? CheckSplitFits(nproc) : absl::OkStatus();
+  ASSIGN_OR_RETURN(const int ranks, WorldSizeFromFlags());
+  // Another launcher's only rank has the stages of one process.
+  return ranks > 1 ? CheckSplitFits(ranks) : absl::OkStatus();
 }
 
 }  // namespace

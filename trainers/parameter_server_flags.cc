@@ -10,6 +10,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "records/text.h"
+#include "third_party/absl/status_macros.h"
 #include "trainers/flags.h"
 
 TRAINER_FLAG(kLayout, int, servers, 1,
@@ -165,12 +167,18 @@ absl::Status CheckParameterServerFlags() {
   FlagInRange(checks, FLAGS_outer_lr, 0, 100);
   FlagInRange(checks, FLAGS_outer_momentum, 0, 1);
   FlagInRange(checks, FLAGS_bucket_mb, 1e-6, 1 << 20);
-  if (!SlowWorkerFromFlag().has_value()) {
+  ASSIGN_OR_RETURN(const int ranks, WorldSizeFromFlags());
+  const std::optional<SlowWorker> slow = SlowWorkerFromFlag();
+  if (!slow.has_value()) {
     checks.Complain(absl::StrCat(
         "--slow_worker=", absl::GetFlag(FLAGS_slow_worker),
         ": must be RANK:FACTOR with the rank of a worker, at least --servers, "
         "and a factor between 1 and ",
         kMostFactor));
+  } else if (slow->rank >= ranks) {
+    checks.Complain(absl::StrCat(
+        "--slow_worker=", absl::GetFlag(FLAGS_slow_worker), ": the job has ",
+        Counted(ranks, "rank"), ", and the last one is rank ", ranks - 1));
   }
   if (absl::GetFlag(FLAGS_scale_lr_by_staleness) && consistency->synchronous) {
     checks.Complain(

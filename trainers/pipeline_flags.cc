@@ -13,6 +13,7 @@
 #include "records/text.h"
 #include "third_party/absl/status_macros.h"
 #include "trainers/flags.h"
+#include "trainers/loop/sharded_model.h"
 #include "trainers/stage_flags.h"
 
 TRAINER_FLAG(
@@ -88,10 +89,18 @@ absl::Status CheckBasics(const PipelineConfig& config) {
   return CheckScheduleExists(config.schedule);
 }
 
-// Between I and W of a micro-batch others would free the parameters.
+// Between I and W of a micro-batch, and between the backwards of two stages
+// that a unit is part of, others would free the parameters.
 absl::Status CheckZeroFits(const PipelineConfig& config,
                            const Schedule& schedule) {
   if (config.zero.sharding.stage < 3) return absl::OkStatus();
+  if (UnitMebibytes(config.zero.units).has_value() &&
+      schedule.num_stages() > schedule.num_ranks()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--units=", config.zero.units,
+        ": with --zero=3 and several stages per rank, units must not reach "
+        "beyond a stage; use --units=block or layer"));
+  }
   for (const auto& actions : schedule.actions) {
     for (const Action& action : actions) {
       if (action.kind != ActionKind::kWeightGrad) continue;
@@ -150,11 +159,10 @@ absl::Status CheckPipelineFlags() {
 
 absl::Status CheckPipeline(const PipelineConfig& config) {
   RETURN_IF_ERROR(CheckBasics(config));
-  const int nproc = absl::GetFlag(FLAGS_nproc);
-  if (nproc == 1) return absl::OkStatus();
   // What the ranks would find out one by one.
+  ASSIGN_OR_RETURN(const int ranks, WorldSizeFromFlags());
   ASSIGN_OR_RETURN(MeshLayout mesh,
-                   LayOutRanks(PipelineAxes(config, nproc), nproc));
+                   LayOutRanks(PipelineAxes(config, ranks), ranks));
   return CheckSchedule(config, mesh.size("pp"));
 }
 

@@ -31,8 +31,8 @@ absl::Status CheckBackendOfStages();
 // InvalidArgument where --split does not cut --model into `stages`.
 absl::Status CheckSplitFits(int stages);
 
-// Of the trainer pipeline (pipeline_flags.cc): with --nproc also whether
-// schedule, stages and ranks fit.
+// Of the trainer pipeline (pipeline_flags.cc): also whether schedule, stages
+// and ranks fit.
 absl::Status CheckPipelineFlags();
 PipelineConfig PipelineConfigFromFlags();
 // The same without --devices, of a pipeline that other flags have to do with.

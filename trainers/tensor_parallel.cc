@@ -5,13 +5,11 @@
 #include <memory>
 #include <vector>
 
-#include "absl/flags/flag.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "parallel/launch/comm_flags.h"
-#include "parallel/launch/rank_env.h"
 #include "parallel/tensor/sum_gradients.h"
 #include "third_party/absl/status_macros.h"
+#include "trainers/flags.h"
 #include "trainers/loop/training_run.h"
 #include "trainers/main.h"
 #include "trainers/split_flags.h"
@@ -50,12 +48,7 @@ absl::Status Run(const TrainConfig& config, const Worker& worker) {
 std::vector<MeshAxis> Axes(int world_size) { return {{"tp", world_size}}; }
 
 absl::Status CheckFlags() {
-  int ranks = absl::GetFlag(FLAGS_nproc);
-  if (InsideLauncher()) {
-    ASSIGN_OR_RETURN(const RankEnv env,
-                     ReadRankEnv({.master_required = false}));
-    ranks = env.world_size;
-  }
+  ASSIGN_OR_RETURN(const int ranks, WorldSizeFromFlags());
   return CheckSplitOfModel(TensorSplitFromFlags(ranks));
 }
 

@@ -38,7 +38,8 @@ class CheckpointStore {
 
   // Blocks until this rank's shard is on the disk. After an error, or a crash
   // of any rank, the folder's earlier checkpoints are as they were and nothing
-  // half-written takes their place. With one shard it goes on to Prune().
+  // half-written takes their place. A checkpoint of the same step and number
+  // of shards is replaced shard by shard. With one shard it goes on to Prune().
   absl::Status Save(const Checkpoint& checkpoint);
 
   // To be called when all shards of the last Save are known to be saved, by one

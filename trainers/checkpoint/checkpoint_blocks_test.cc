@@ -259,6 +259,7 @@ TEST_F(CheckpointBlocksTest, BlocksThatAreNoneAreRefused) {
         block("[-1,0]", "[2,3]"), block("[0.5,0]", "[2,3]"),
         block("[9223372036854775807,0]", "[9223372036854775807,3]"),
         block("[18446744073709551615,0]", "[2,3]"),
+        block("[0,0]", "[9223372036854775808,3]"),
         std::string(R"({"w":[]})")}) {
     EXPECT_THAT(ReadingBlock(dir_, bad),
                 HasSubstr("does not say which block the entry w is"))

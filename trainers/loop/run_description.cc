@@ -1,6 +1,7 @@
 #include "trainers/loop/run_description.h"
 
 #include <algorithm>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -60,10 +61,15 @@ std::string DescribeRank(const Worker& worker) {
 
 // Backward costs as much as two forwards: one for the gradients of the inputs,
 // one for those of the weights.
-double TrainingFlops(const ModelSpec& spec, const Worker& worker) {
-  const size_t parts = std::max<size_t>(worker.devices.size(), 1) *
-                       static_cast<size_t>(worker.ranks_per_copy());
-  return 3 * spec.flops() / static_cast<double>(parts);
+double TrainingFlops(const ModelSpec& spec, const Worker& worker,
+                     int replicas) {
+  std::set<std::string> devices;
+  for (const c10::Device& device : worker.devices) devices.insert(device.str());
+  const size_t here = std::max<size_t>(
+      1, replicas > 1 ? static_cast<size_t>(replicas) : devices.size());
+  return 3 * spec.flops() /
+         static_cast<double>(here *
+                             static_cast<size_t>(worker.ranks_per_copy()));
 }
 
 std::vector<std::string> DescribeTraining(const TrainConfig& config,

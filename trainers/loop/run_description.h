@@ -19,8 +19,10 @@ namespace rankwise {
 // each token, an image if it has channels, height and width.
 ExampleUnit UnitOf(const ModelSpec& model);
 
-// FLOPs of forward and backward per example, on one of this rank's devices.
-double TrainingFlops(const ModelSpec& spec, const Worker& worker);
+// FLOPs of forward and backward per example, on one of this rank's devices: the
+// CPU is one, whatever its slots. `replicas`, as in ModelPlacement, divide the
+// examples, and count even where they share a device, as ranks do.
+double TrainingFlops(const ModelSpec& spec, const Worker& worker, int replicas);
 
 absl::StatusOr<RunRecord> DescribeTrainer(const TrainConfig& config,
                                           const Worker& worker,

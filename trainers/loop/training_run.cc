@@ -82,13 +82,13 @@ absl::StatusOr<std::unique_ptr<TrainingRun>> TrainingRun::Create(
   ASSIGN_OR_RETURN(ModelSpec spec, MakeModelSpec(config.model));
   auto run =
       std::unique_ptr<TrainingRun>(new TrainingRun(config, worker, spec));
+  run->replicas_ = placement.replicas;
   RETURN_IF_ERROR(run->Guarded("building the model", [&]() -> absl::Status {
     run->BuildModel(placement);
     ASSIGN_OR_RETURN(run->data_, OpenTrainingData(config, spec, worker,
                                                   placement.reads_data));
     return run->Plan();
   }));
-  run->replicas_ = placement.replicas;
   run->computed_memory_ =
       ComputeMemory(config, worker.device.type(), spec, placement);
   return run;
@@ -132,12 +132,12 @@ absl::Status TrainingRun::Plan() {
                     .warmup_steps = config_.optimizer.warmup_steps,
                     .total_steps = total_steps_,
                     .cosine = config_.optimizer.lr_schedule == "cosine"};
-  console_.emplace(
-      config_, worker_,
-      RunLength{.steps_per_epoch = steps_per_epoch,
-                .total_steps = total_steps_,
-                .unit = UnitOf(spec_),
-                .training_flops_per_example = TrainingFlops(spec_, worker_)});
+  console_.emplace(config_, worker_,
+                   RunLength{.steps_per_epoch = steps_per_epoch,
+                             .total_steps = total_steps_,
+                             .unit = UnitOf(spec_),
+                             .training_flops_per_example =
+                                 TrainingFlops(spec_, worker_, replicas_)});
   return absl::OkStatus();
 }
 
@@ -161,6 +161,7 @@ absl::Status TrainingRun::OpenCheckpoints(ShardedState sharded) {
     return absl::OkStatus();
   }
   progress_ = *found;
+  saved_step_ = progress_.step;
   // An epoch's last step may have fewer micro-batches.
   progress_.position =
       std::min(progress_.position, data_.train.loader->batches_per_epoch());
@@ -296,6 +297,10 @@ absl::Status TrainingRun::TrainEpoch(const StepFunction& step) {
   return absl::OkStatus();
 }
 
+bool TrainingRun::epoch_done() const {
+  return progress_.position >= data_.train.loader->batches_per_epoch();
+}
+
 bool TrainingRun::EndsEpoch(int64_t step,
                             absl::Span<const Batch> micro_batches) const {
   const auto count = static_cast<int64_t>(micro_batches.size());
@@ -359,7 +364,8 @@ absl::Status TrainingRun::AfterStep(int64_t step_in_epoch, int64_t examples) {
   }
   if (!save_points_.has_value() || done()) return absl::OkStatus();
   return Guarded("saving a checkpoint", [&]() -> absl::Status {
-    const SavePoints::Next next = save_points_->AfterStep(progress_.step);
+    const SavePoints::Next next =
+        save_points_->AfterStep(progress_.step, epoch_done());
     preempted_ = next == SavePoints::Next::kSaveAndEnd;
     return next == SavePoints::Next::kTrain ? absl::OkStatus()
                                             : SaveCheckpoint();
@@ -413,7 +419,7 @@ absl::Status TrainingRun::FinishEpoch(const EvaluateFunction& evaluate) {
   if (config_.evaluate) {
     RETURN_IF_ERROR(EvaluateEpoch(evaluate));
   }
-  if (progress_.position >= data_.train.loader->batches_per_epoch()) {
+  if (epoch_done()) {
     progress_ = {.step = progress_.step, .epoch = progress_.epoch + 1};
     log_->epoch_sums() = EpochSums();
   }
@@ -422,11 +428,13 @@ absl::Status TrainingRun::FinishEpoch(const EvaluateFunction& evaluate) {
 }
 
 absl::Status TrainingRun::SaveCheckpoint() {
-  if (!checkpoints_.has_value()) return absl::OkStatus();
+  if (!checkpoints_.has_value() || progress_.step == saved_step_)
+    return absl::OkStatus();
   RETURN_IF_ERROR(log_->Flush());
   progress_.epoch_loss = log_->epoch_sums().loss;
   progress_.epoch_examples = log_->epoch_sums().examples;
   save_points_->Saved();
+  saved_step_ = progress_.step;
   ASSIGN_OR_RETURN(std::optional<CheckpointRecord> saved,
                    checkpoints_->Save(progress_));
   return saved.has_value() ? Write(*saved) : absl::OkStatus();

@@ -122,6 +122,7 @@ class TrainingRun {
   absl::Status TellRestart();
   absl::Status EndPreempted();
   bool done() const { return progress_.step >= total_steps_; }
+  bool epoch_done() const;
 
   const TrainConfig& config_;
   const Worker& worker_;
@@ -150,6 +151,9 @@ class TrainingRun {
   StepTraffic traffic_;
   std::unique_ptr<StepTrace> trace_;  // null without --trace
   Progress progress_;
+  // Of the last checkpoint, written or resumed from; 0: none. It is not written
+  // again: a crash between two of its files would leave neither version.
+  int64_t saved_step_ = 0;
   bool warned_non_finite_ = false;
   int64_t told_skipped_ = 0;  // steps that fp16's overflows cost
 };

@@ -19,8 +19,8 @@ SavePoints::SavePoints(const CheckpointConfig& config, Communicator* comm)
                    ? MakeGroupControl(comm->process_group())
                    : nullptr) {}
 
-SavePoints::Next SavePoints::AfterStep(int64_t step) {
-  if (step % config_.multiple_of_steps != 0) return Next::kTrain;
+SavePoints::Next SavePoints::AfterStep(int64_t step, bool ends_epoch) {
+  if (step % config_.multiple_of_steps != 0 && !ends_epoch) return Next::kTrain;
   bool save = config_.every_steps > 0 && step % config_.every_steps == 0;
   bool end = false;
   if (step >= next_agreement_) {
@@ -39,6 +39,7 @@ SavePoints::Next SavePoints::AfterStep(int64_t step) {
     agreed_seconds_ = now;
     agreed_step_ = step;
   }
+  if (ends_epoch) save = false;  // the run does, after the evaluation
   if (save || end) Saved();
   return end ? Next::kSaveAndEnd : save ? Next::kSave : Next::kTrain;
 }

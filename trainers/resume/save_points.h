@@ -22,8 +22,10 @@ class SavePoints {
   // `comm` is null without peers.
   SavePoints(const CheckpointConfig& config, Communicator* comm);
 
-  // After step `step`, on every rank. Throws what a failed collective throws.
-  Next AfterStep(int64_t step);
+  // After step `step`, on every rank. With `ends_epoch` kSave is not returned:
+  // the run saves every epoch's end, after its evaluation. Throws what a failed
+  // collective throws.
+  Next AfterStep(int64_t step, bool ends_epoch);
 
   // Restarts the interval: a checkpoint was saved, for whatever reason.
   void Saved() { saved_seconds_ = SteadySeconds(); }

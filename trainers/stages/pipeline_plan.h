@@ -99,7 +99,8 @@ class PipelinePlan {
 
   // The schedule of a step of that many micro-batches, with communication: the
   // first ones of a full step's where an epoch's last step has fewer. It stays
-  // where it is until PlanAgain.
+  // where it is until PlanAgain changes the plan for the second time, so that
+  // the plan after it has another address.
   absl::StatusOr<const Schedule*> ScheduleFor(size_t micro_batches);
 
   // Whether the schedule depends on what actions cost: zero_bubble_auto.
@@ -139,11 +140,11 @@ class PipelinePlan {
   PipelinePlan(const Worker& worker, const PipelineConfig& config,
                ModelSpec model);
   absl::Status Cut(const TrainConfig& config, int num_stages);
+  // What the ranks here run in a step of `schedule`.
+  std::vector<Pass> PassesOf(const Schedule& schedule) const;
   // What the ranks here keep for backward in a full step, computed: of the
   // micro-batches of which a forward has run and the weights' gradients have
   // not, each rank's most.
-  // What the ranks here run in a step of `schedule`.
-  std::vector<Pass> PassesOf(const Schedule& schedule) const;
   int64_t ComputeActivations(const TrainConfig& config,
                              const Schedule& schedule) const;
   // Of a full step, computation only, for `costs`.
@@ -164,6 +165,7 @@ class PipelinePlan {
   SimulationCosts costs_;                 // without stages: not measured
   Schedule full_;                         // of a full step, computation only
   std::map<size_t, Schedule> schedules_;  // by micro-batches
+  std::map<size_t, Schedule> replaced_;   // of the plan before
 };
 
 }  // namespace rankwise

@@ -98,7 +98,8 @@ TEST(PipelinePlanTest, PlansAgainForWhatWasMeasured) {
                  {1, 0.5, 2, 0, 1},
                  {1.5, 1.5, 0.5, 0, 1}},
       .link = {.alpha_seconds = 0.05, .beta_seconds_per_byte = 0.05}};
-  const Schedule before = **plan->ScheduleFor(kMicroBatches);
+  const Schedule* const replaced = *plan->ScheduleFor(kMicroBatches);
+  const Schedule before = *replaced;
 
   const std::string line = *plan->PlanAgain(3, costs);
   EXPECT_THAT(line,
@@ -107,6 +108,8 @@ TEST(PipelinePlanTest, PlansAgainForWhatWasMeasured) {
                         "messages 100.00 ms): predicted bubble "));
   EXPECT_THAT(line, HasSubstr(" % -> "));
   const Schedule after = **plan->ScheduleFor(kMicroBatches);
+  EXPECT_NE(*plan->ScheduleFor(kMicroBatches), replaced);
+  EXPECT_EQ(replaced->actions, before.actions);
   EXPECT_LT(WallSeconds(after, costs), 0.97 * WallSeconds(before, costs));
   EXPECT_EQ(plan->PlannedSeconds(2),
             (std::map<std::string, double>{

@@ -92,7 +92,7 @@ absl::StatusOr<std::string> PipelinePlan::PlanAgain(
       config_.schedule, step, Describe(costs), 100 * before.wall);
   if (after.wall_seconds < before.wall_seconds) {
     full_ = std::move(planned);
-    schedules_.clear();
+    replaced_ = std::exchange(schedules_, {});
     return line + absl::StrFormat(" -> %.1f %%", 100 * after.wall);
   }
   return line + ", no other plan is faster";
