@@ -181,7 +181,7 @@ RecordedTransfer ReduceScatter(int64_t bytes) {
 }
 
 // A new recording, in which rank 0 made these calls.
-std::string Recording(const RunRecord& run,
+std::string Recording(RunRecord run,
                       const std::vector<RecordedTransfer>& events = {}) {
   static int number = 0;
   const std::string path =
@@ -189,8 +189,9 @@ std::string Recording(const RunRecord& run,
       testing::UnitTest::GetInstance()->current_test_info()->name() +
       std::to_string(++number) + ".jsonl";
   const auto writer = RecordWriter::Open(path).value();
-  EXPECT_TRUE(writer->Write(Record(run)).ok());
   for (int64_t rank = 0; rank < run.world_size; ++rank) {
+    run.rank = rank;
+    EXPECT_TRUE(writer->Write(Record(run)).ok());
     TrafficRecord traffic;
     traffic.rank = rank;
     traffic.step = 3;
