@@ -83,8 +83,8 @@ RunTrace MakeBenchRun(const BenchRunForTest& config) {
   RunTrace run = {"comm.jsonl", {}};
   for (int64_t rank = 0; rank < config.world_size; ++rank) {
     RunRecord record;
-    record.run_id = "bench-" + std::to_string(config.world_size) + "-" +
-                    std::to_string(config.in_flight);
+    record.run_id = config.backend + "-" + std::to_string(config.world_size) +
+                    "-" + std::to_string(config.in_flight);
     record.binary = "comm_bench";
     record.rank = rank;
     record.world_size = config.world_size;
