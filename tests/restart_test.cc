@@ -177,8 +177,9 @@ INSTANTIATE_TEST_SUITE_P(Receivers, PreemptionTest, ::testing::Bool(),
                            return info.param ? "Launcher" : "OneRank";
                          });
 
-// Every step is due by the interval, and ends an epoch. The last epoch of the
-// preempted job is saved before its evaluation, which the resumed one makes.
+// Every step is due to be saved by the interval, and ends an epoch. The
+// preempted job saves its last epoch before the evaluation, which the resumed
+// job makes.
 TEST(RestartTest, NoStepIsSavedOrEvaluatedTwice) {
   const auto flags_for = [](const std::string& dir, int64_t max_steps) {
     Flags flags = FlagsFor(dir, max_steps,

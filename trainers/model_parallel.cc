@@ -82,7 +82,7 @@ absl::Status CheckFlags() {
         "a process, or leave out --nproc and other launchers");
   }
   ASSIGN_OR_RETURN(const int ranks, WorldSizeFromFlags());
-  // Another launcher's only rank has the stages of one process.
+  // The only rank of another launcher runs all stages in its process.
   return ranks > 1 ? CheckSplitFits(ranks) : absl::OkStatus();
 }
 

@@ -89,8 +89,8 @@ absl::Status CheckBasics(const PipelineConfig& config) {
   return CheckScheduleExists(config.schedule);
 }
 
-// Between I and W of a micro-batch, and between the backwards of two stages
-// that a unit is part of, others would free the parameters.
+// Other micro-batches would free the parameters between I and W of a
+// micro-batch, and between the backward passes of two stages that share a unit.
 absl::Status CheckZeroFits(const PipelineConfig& config,
                            const Schedule& schedule) {
   if (config.zero.sharding.stage < 3) return absl::OkStatus();
@@ -98,8 +98,8 @@ absl::Status CheckZeroFits(const PipelineConfig& config,
       schedule.num_stages() > schedule.num_ranks()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--units=", config.zero.units,
-        ": with --zero=3 and several stages per rank, units must not reach "
-        "beyond a stage; use --units=block or layer"));
+        ": with --zero=3 and several stages per rank, a unit must not span two "
+        "stages; use --units=block or layer"));
   }
   for (const auto& actions : schedule.actions) {
     for (const Action& action : actions) {

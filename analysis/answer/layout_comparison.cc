@@ -299,8 +299,8 @@ LayoutRow RowOf(const Answer& answer, const Cell& cell) {
 }
 
 // Way of scaling, ranks, hosts, the global batch where it is held equal, the
-// flags that all trainers have, and of a rank the kind of CPU and of device and
-// the threads.
+// flags that all trainers have, and a rank's CPU model, kind of device and
+// threads.
 using WorkKey = std::tuple<Scaling, int64_t, int64_t, int64_t, std::string,
                            std::string, std::string, int64_t>;
 

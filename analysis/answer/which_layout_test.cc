@@ -167,8 +167,8 @@ TEST(WhichLayout, ASlowerOneIsNotPreferredBecauseItsRunsVary) {
                       "whose fullest rank holds 100 MB instead of 200 MB.")));
 }
 
-// How often ddp is compared with fsdp, which ran, as its base case did, with
-// what `differ` changes.
+// How many comparisons of ddp with fsdp there are, where `differ` changes the
+// runs of fsdp and of its base case.
 size_t Comparisons(const std::function<void(RunRecord&)>& differ) {
   std::vector<RunTrace> runs;
   for (double seconds : {0.060, 0.064}) {

@@ -76,7 +76,7 @@ class CompareTest : public testing::Test {
 
   const fs::path root_;
   std::string source_hash_ = "a";  // of what Study() makes
-  bool with_memory_ = false;       // likewise: its memory is recorded
+  bool with_memory_ = false;       // whether Study() records memory
 };
 
 TEST_F(CompareTest, ARegressionIsExitCode1) {

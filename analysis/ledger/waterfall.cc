@@ -58,8 +58,8 @@ double ExamplesPerPass(const Cell& cell) {
   return examples > 0 ? examples : cell.rank_batch;
 }
 
-// Over how many ranks the update of one copy of the model is divided: those
-// that the model is cut over, and with ZeRO those that share each part's rows.
+// How many ranks divide the update of one copy of the model: those that the
+// model is cut over, times, with ZeRO, those that shard each part's rows.
 double RanksPerUpdate(const Cell& cell) {
   const int64_t stages =
       cell.pipelines.empty() ? 1 : cell.pipelines[0].pipeline_size;

@@ -93,8 +93,8 @@ absl::Status CheckReach(const Cluster& cluster, int64_t ranks) {
       !MessagesOf(cluster.network, /*across=*/true).empty())
     return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
-      ranks, " ranks are more than the ", cluster.devices_per_node,
-      " of a node, and the costs of messages between nodes are not known: "
+      ranks, " ranks need several nodes, at ", cluster.devices_per_node,
+      " per node, and the costs of messages between nodes are not known: "
       "record comm_bench --collectives=all_reduce,send_recv on two hosts, or "
       "give --devices_per_node=",
       ranks));

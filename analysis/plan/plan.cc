@@ -52,8 +52,8 @@ ABSL_FLAG(int64_t, fit_up_to, 0,
           "larger ones; 0: fit those that exchange nothing (single, ddp "
           "--skip_communication), and score all others");
 ABSL_FLAG(int64_t, devices_per_node, 0,
-          "0: the cluster's own; of --records also what a host's memory is "
-          "divided by");
+          "0: the cluster's own; with --records, a host's memory is divided by "
+          "it");
 ABSL_FLAG(std::string, memory, "",
           "of a device, such as 80GB; empty: the cluster's own");
 ABSL_FLAG(std::string, world_sizes, "8,64,512", "ranks to plan for");

@@ -93,7 +93,7 @@ std::vector<Layout> AllLayouts(const Setting& setting,
   std::vector<Layout> layouts;
   for (const int64_t tp : Divisors(config.ranks)) {
     if (tp > devices) break;
-    // Some groups along tp would be on two nodes.
+    // Some groups along tp would straddle two nodes.
     if (config.ranks > devices && devices % tp != 0) continue;
     for (const int64_t pp : Divisors(config.ranks / tp)) {
       for (const int64_t cp : Divisors(config.ranks / tp / pp)) {

@@ -38,7 +38,7 @@ bool CutsBackward(const Layout& layout) {
 
 int64_t GradientRanks(const Layout& layout) { return layout.dp * layout.cp; }
 
-// That divide the rows of what is updated among them.
+// How many ranks divide the rows to be updated among them.
 double ShardRanks(const Layout& layout) {
   return layout.zero > 0 ? static_cast<double>(layout.dp) : 1;
 }
@@ -292,7 +292,8 @@ void StepModel::SlowDownByMessages(SimulationCosts& costs) const {
 }
 
 // Of a tied weight whose two copies are on the first and the last rank; zbv has
-// both uses on the first. With ZeRO a rank exchanges its rows of the gradient.
+// both uses on the first. With ZeRO a rank exchanges only its own rows of the
+// gradient.
 double StepModel::TiedSeconds(const Layout& layout, CostSide side) const {
   const auto& [model, engine, cluster] = setting_;
   if (!model.tied_head || layout.pp == 1 || layout.schedule == "zbv") return 0;

@@ -323,6 +323,19 @@ Score ScoreFromRuns(int repetitions, const std::vector<RunTrace>& held_out,
   return score.ok() ? *score : Score();
 }
 
+TEST(Candidates, HaveTheChunksThatRan) {
+  const Predictor predictor = Make(
+      {MakePipelineRun({.pp = 2, .schedule = "interleaved_1f1b", .chunks = 4})},
+      FlatNetwork(0, 0));
+  std::vector<std::string> left_out;
+  std::vector<std::string> predicted;
+  for (const Layout& layout : predictor.Candidates(2, 64, &left_out)) {
+    if (predictor.Predict(layout).ok()) predicted.push_back(layout.Name());
+  }
+  EXPECT_THAT(predicted,
+              ElementsAre("interleaved_1f1b x4 pp 2, 4 micro-batches"));
+}
+
 TEST(ScorePredictions, PredictsTheChunksThatRan) {
   PipelineRunForTest pipeline{
       .pp = 2, .schedule = "interleaved_1f1b", .chunks = 4};

@@ -274,10 +274,15 @@ std::vector<Layout> DdpCandidates(const DdpRecordings& ddp, int64_t world_size,
 std::vector<Layout> PipelineCandidates(
     absl::Span<const RecordedPipeline> pipelines, int64_t world_size,
     int64_t global_batch, std::vector<std::string>* left_out) {
-  std::set<std::pair<int64_t, int64_t>> cuts;  // ranks, examples
+  // Ranks and examples -> the chunks that were recorded beside the schedule's
+  // own number, 2.
+  std::map<std::pair<int64_t, int64_t>, std::set<int64_t>> cuts;
   for (const RecordedPipeline& pipeline : pipelines) {
-    cuts.insert(
-        {pipeline.pp, static_cast<int64_t>(pipeline.micro_batch_examples)});
+    std::set<int64_t>& chunks = cuts[{
+        pipeline.pp, static_cast<int64_t>(pipeline.micro_batch_examples)}];
+    const int64_t recorded = pipeline.stages / pipeline.pp;
+    if (pipeline.schedule == "interleaved_1f1b" && recorded != 2)
+      chunks.insert(recorded);
   }
   std::vector<std::string> schedules = ScheduleNames();
   // Last: it takes as long as 1f1b and keeps more activations.
@@ -285,7 +290,8 @@ std::vector<Layout> PipelineCandidates(
                         [](const std::string& s) { return s != "gpipe"; });
   std::vector<Layout> layouts;
   std::set<int64_t> refused;  // numbers of ranks
-  for (const auto& [pp, examples] : cuts) {
+  for (const auto& [cut, chunks] : cuts) {
+    const auto& [pp, examples] = cut;
     Layout layout = {
         .dp = world_size / pp, .pp = pp, .batch_per_rank = examples};
     const int64_t part = layout.dp * examples;
@@ -306,6 +312,11 @@ std::vector<Layout> PipelineCandidates(
     for (const std::string& schedule : schedules) {
       layout.schedule = schedule;
       layouts.push_back(layout);
+      if (schedule != "interleaved_1f1b") continue;
+      for (const int64_t number : chunks) {
+        layouts.push_back(layout);
+        layouts.back().chunks = number;
+      }
     }
   }
   return layouts;

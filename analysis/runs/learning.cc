@@ -26,7 +26,8 @@ double SecondsToLoss(const RunTrace& run, double loss) {
     return a.first < b.first;
   });
   const size_t window = kSteps * ranks;
-  // Of the window; a loss that is not finite would never leave the sum again.
+  // Of the window's finite losses: subtracting one that is not finite would not
+  // restore the sum.
   double sum = 0;
   int not_finite = 0;
   const auto add = [&](double one, int sign) {

@@ -52,7 +52,7 @@ class RunCollector {
     return absl::OkStatus();
   }
 
-  // Their ranks in the order in which they opened them.
+  // The ranks of each in the order of their run records.
   std::vector<RunTrace> Take() { return std::move(runs_); }
 
  private:
@@ -86,7 +86,7 @@ class RunCollector {
   std::map<int64_t, std::pair<size_t, size_t>> current_;
 };
 
-// Gathers the runs of all files; the ranks of one may be in several of them.
+// Collects the runs of all files. The ranks of a run may be in several files.
 class RunJoiner {
  public:
   absl::Status Add(RunTrace run) {

@@ -164,7 +164,8 @@ TEST(LoadRuns, TheFirstFileThatFailsIsNamed) {
               HasSubstr("/15.jsonl"));
 }
 
-// What the host of the ranks `first` and `first` + 1 of 4 records of a run "x".
+// What the host of ranks `first` and `first` + 1 records of a run "x" of 4
+// ranks.
 std::string RecordsOfHost(int64_t first) {
   std::string text;
   for (int64_t rank : {first, first + 1}) {

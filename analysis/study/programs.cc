@@ -172,8 +172,8 @@ absl::StatusOr<std::string> FindPlotly(const std::string& own_path,
 }
 
 HeldSignals::HeldSignals() {
-  // It may be inherited as ignored: the kernel would then remove commands that
-  // end, and waitpid would never report them.
+  // It may be inherited as ignored: the kernel would then reap commands itself,
+  // and waitpid would never report that they ended.
   ::signal(SIGCHLD, SIG_DFL);
   const sigset_t set = SetOfHeldSignals();
   sigprocmask(SIG_BLOCK, &set, &before_);

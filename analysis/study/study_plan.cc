@@ -66,8 +66,8 @@ class Cells {
            });
   }
 
-  // Its layers are timed with the study's batch, or with the one that is
-  // searched where there is no other.
+  // The base case times its layers with the study's batch, or, where no run has
+  // that batch, with the one that the search finds.
   void AddBase() {
     PlannedRun base = {"single", 1, config_.batch_size};
     base.times_layers = true;
@@ -338,7 +338,7 @@ StudyPlan PlanStudy(const StudyConfig& config,
       if (repetition > repetitions) continue;
       plan.runs.push_back(run);
       plan.runs.back().repetition = repetition;
-      // It takes as long as 23 steps.
+      // Once per cell: it takes as long as 23 steps.
       plan.runs.back().times_layers = run.times_layers && repetition == 1;
     }
   }

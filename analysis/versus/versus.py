@@ -90,7 +90,8 @@ def parse_args():
     if args.with_tuned and "pytorch" not in args.frameworks:
         parser.error("--with_tuned needs pytorch among the --frameworks")
     if args.data_dir and not os.path.isfile(os.path.join(user_path(args.data_dir), "data_batch_1.bin")):
-        parser.error(f"--data_dir={args.data_dir}: holds no data_batch_1.bin, as a CIFAR-10 folder does")
+        parser.error(f"--data_dir={args.data_dir}: holds no data_batch_1.bin; "
+                     "give a folder of CIFAR-10's binary version")
     return args
 
 

@@ -313,8 +313,8 @@ absl::StatusOr<LadderResult> RunLadder(Communicator& comm, Control& control,
   TimingConfig interleaved = config;
   interleaved.iterations =
       (config.iterations > 0 ? config.iterations : 200) * rungs;
-  // What TimeIterations warms up at least, as whole rounds: an iteration's
-  // index says whose turn it is.
+  // TimeIterations warms up at least this often. Warm-up must be whole rounds,
+  // because an iteration's index says whose turn it is.
   const int64_t least = config.sync == Sync::kWindow ? 1 : 0;
   interleaved.warmup =
       (config.warmup >= 0 ? std::max(config.warmup, least) : 20) * rungs;

@@ -29,7 +29,7 @@ class MpiLayer : public Layer {
   std::string name() const override { return "mpi"; }
   int rank() const override { return rank_; }
 
-  // Planned and checked once: neither is to be measured. Blocks in the call.
+  // Plans and checks once, outside the timed call, which blocks.
   Start Prepare(const Collective& collective, const Call& call) override {
     std::vector<NcclGroup> groups = NcclCallsOf(collective, call);
     for (const NcclGroup& group : groups) {

@@ -169,9 +169,9 @@ bool HasBuffers(const BenchConfig& config) {
                      [](const Collective* item) { return item->has_elements; });
 }
 
-// Bytes of the buffers that a step of --mode=units holds at the same time
-// (RunUnits), at most: of the units of a few gathers and reductions in a row;
-// below ZeRO 3 of all gathers.
+// The most bytes of buffers that a step of --mode=units (RunUnits) holds at a
+// time. ZeRO 3: a few gathers and reductions, of consecutive units. ZeRO 1 and
+// 2: all gathers and a few reductions.
 int64_t MostAtATime(const BenchConfig& config) {
   const std::vector<int64_t>& units = config.units;
   const auto in_a_row = [&](size_t count) {
@@ -197,13 +197,14 @@ absl::Status CheckMemory(const BenchConfig& config, const Job& job) {
   const std::vector<int64_t>& sizes = units ? config.units : config.sizes;
   const int64_t limit = job.memory_bytes / job.ranks_of_host / in_flight;
   int64_t needed = *std::max_element(sizes.begin(), sizes.end());
-  // Sizes that fit by themselves add up without overflow.
+  // Units that each fit add up without overflow.
   if (units && needed <= limit) needed = MostAtATime(config);
   if (needed <= limit) return absl::OkStatus();
   return Refuse(
-      units                  ? "--units: "
-      : config.sizes_given() ? "--sizes: "
-                             : "--max_bytes: ",
+      !config.replay_file.empty() ? "--replay: "
+      : units                     ? "--units: "
+      : config.sizes_given()      ? "--sizes: "
+                                  : "--max_bytes: ",
       FormatBytes(needed), units ? " at a time" : "", " is above the limit of ",
       FormatBytes(limit < kMebi ? limit : limit / kMebi * kMebi),
       ": the buffers of ", Counted(job.ranks_of_host, "rank"),
@@ -285,8 +286,8 @@ absl::Status AddRecorded(const BenchConfig& config, const Job& job,
   return lines.empty() ? absl::OkStatus() : KeepLines(lines, *plan.recorded);
 }
 
-// Whether reduce-scatters are those of whole units, once a step, in the type
-// that the benchmark's own have.
+// Whether each reduce-scatter is that of a whole unit, once a step, and in the
+// type that the benchmark uses.
 absl::Status CheckRecordsUnits(const RecordedTraffic& recorded) {
   const auto refuse = [&](const auto&... why) {
     return Refuse(recorded.file, ": ", why..., ", or give --units");
@@ -339,8 +340,11 @@ absl::StatusOr<std::vector<int64_t>> RecordedUnits(const std::string& file,
 absl::Status AddUnits(const BenchConfig& config, const Job& job, Plan& plan) {
   plan.units = config.units;
   if (plan.units.empty()) {
-    ASSIGN_OR_RETURN(plan.units,
+    BenchConfig recorded = config;
+    ASSIGN_OR_RETURN(recorded.units,
                      RecordedUnits(config.replay_file, job.world_size));
+    RETURN_IF_ERROR(CheckMemory(recorded, job));
+    plan.units = recorded.units;
   }
   const size_t numbers = config.compute_seconds.size();
   if (numbers < 2 || numbers == plan.units.size()) return absl::OkStatus();

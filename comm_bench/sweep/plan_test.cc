@@ -13,9 +13,9 @@
 namespace rankwise::comm_bench {
 namespace {
 
-using ::testing::HasSubstr;
-
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 const c10::Device kGpu(c10::kCUDA, 0);
 
@@ -238,6 +238,16 @@ TEST(MakePlanTest, UnitsAreThoseOfTheFlagOrOfARecording) {
   config.compute_seconds = {1, 2};
   EXPECT_EQ(refusal(),
             "--compute_us: 2 numbers for 1 unit; give one, or one each");
+}
+
+TEST(MakePlanTest, RecordedUnitsMustFitToo) {
+  BenchConfig config;
+  config.mode = "units";
+  config.replay_file =
+      Recording(FsdpRun(), {ReduceScatter(1 << 20), ReduceScatter(1 << 20)});
+  EXPECT_EQ(MemoryRefusal(config, 1, 2 << 20), "");
+  EXPECT_THAT(MemoryRefusal(config, 1, 1 << 20),
+              StartsWith("--replay: 2 MiB at a time is above the limit of "));
 }
 
 // Why a recording cannot say which units there are.

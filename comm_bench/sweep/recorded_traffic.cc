@@ -22,7 +22,8 @@
 namespace rankwise::comm_bench {
 namespace {
 
-// No buffer has more; what is computed from a damaged number must not overflow.
+// No buffer is larger: a damaged number must not overflow what is computed from
+// it.
 constexpr int64_t kMostBytes = int64_t{1} << 50;
 
 using RanksOfStep = std::map<int64_t, TrafficRecord>;  // by rank

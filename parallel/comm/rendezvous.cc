@@ -63,7 +63,7 @@ StorePtr ConnectTcp(const std::string& host, int port, absl::Duration timeout) {
 
 absl::StatusOr<StoreConnection> ServeTcp(const RankEnv& env,
                                          absl::Duration timeout) {
-  // A listener at 127.0.0.1 cannot be reached at 127.0.1.1 or ::1.
+  // A listener on 127.0.0.1 cannot be reached at 127.0.1.1 or ::1.
   const bool loopback_only = env.master_addr.empty() ||
                              env.master_addr == kLoopback ||
                              env.master_addr == "localhost";

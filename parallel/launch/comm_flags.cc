@@ -148,7 +148,7 @@ RankEnv FakeRankEnvFromFlags() {
 }
 
 absl::StatusOr<CommConfig> CommConfigFromFlags() {
-  // The system takes timeouts in milliseconds, as an int (TCP_USER_TIMEOUT).
+  // The kernel takes TCP_USER_TIMEOUT as an int of milliseconds: 596 hours.
   constexpr absl::Duration kShortest = absl::Seconds(1);
   constexpr absl::Duration kLongest = absl::Hours(576);
   FlagChecks checks;

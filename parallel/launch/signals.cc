@@ -72,8 +72,8 @@ LauncherSignals::~LauncherSignals() {
 }
 
 absl::Status LauncherSignals::Block(bool usr1) {
-  // It may be inherited as ignored: the kernel would then remove ranks that
-  // end, and waitid would never report them.
+  // It may be inherited as ignored: the kernel would then reap ranks itself,
+  // and waitid would never report that they ended.
   ::signal(SIGCHLD, SIG_DFL);
   sigset_t handled;
   sigemptyset(&handled);

@@ -34,7 +34,7 @@ absl::Status CheckParameters(const std::vector<NamedTensor>& parameters,
     if (parameter.sparse_gradient && parameter.tensor.requires_grad()) {
       return absl::InvalidArgumentError(absl::StrCat(
           "the parameter ", parameter.name,
-          " has sparse gradients, which have no rows to divide; make its "
+          " has sparse gradients, which cannot be reduce-scattered; make its "
           "embedding dense"));
     }
     const int count = counts[KeyOf(parameter.tensor)];

@@ -208,7 +208,7 @@ class Runner:
         for repeat in range(self.args.repeats):
             record = os.path.join(self.args.out, f"{name}.{repeat}.jsonl")
             if os.path.exists(record):
-                os.remove(record)  # the trainer would append to that of an earlier call
+                os.remove(record)  # the trainer would append to the one of an earlier call
             code, _, output = self.call(f"{name}.{repeat}.rankwise", [
                 os.path.join(HERE, "trainers/single"), "--device=cuda", f"--max_steps={steps + warm_up}", "--epochs=1000",
                 "--eval=false", "--progress=false", f"--record={record}", *trainer_flags])

@@ -147,7 +147,7 @@ bool TakeBlock(const ReadJson& json, CheckpointFile::Block& block) {
   }
   json["tensor"].get_to(block.name);
   for (size_t i = 0; i < block.shape.size(); ++i) {
-    // The difference of two sizes from 0 on does not overflow.
+    // The difference of two non-negative sizes does not overflow.
     if (block.offsets[i] < 0 || block.whole_shape[i] < 0 ||
         block.offsets[i] > block.whole_shape[i] - block.shape[i])
       return false;

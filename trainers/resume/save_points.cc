@@ -39,7 +39,7 @@ SavePoints::Next SavePoints::AfterStep(int64_t step, bool ends_epoch) {
     agreed_seconds_ = now;
     agreed_step_ = step;
   }
-  if (ends_epoch) save = false;  // the run does, after the evaluation
+  if (ends_epoch) save = false;  // the run saves, after the evaluation
   if (save || end) Saved();
   return end ? Next::kSaveAndEnd : save ? Next::kSave : Next::kTrain;
 }
