@@ -158,19 +158,6 @@ CostCurve StatedCurve(double alpha_seconds, double beta_seconds_per_byte) {
   return curve;
 }
 
-// A ring (Patarasuk and Yuan 2009): 2 (n - 1) messages of a rank's part, one
-// after the other, each as slow as the slowest link.
-CostEstimate RingOfMessages(const CollectiveCosts& messages, double bytes,
-                            int64_t ranks) {
-  const double n = static_cast<double>(ranks);
-  CostEstimate ring = EstimateFrom(messages, bytes / n, 2);
-  const double steps = 2 * (n - 1);
-  ring.seconds *= steps;
-  ring.interval = {ring.interval.low * steps, ring.interval.high * steps};
-  ring.extrapolated = true;
-  return ring;
-}
-
 // Of two independent costs.
 CostEstimate Sum(const CostEstimate& a, const CostEstimate& b) {
   const double seconds = a.seconds + b.seconds;
@@ -276,9 +263,10 @@ absl::StatusOr<CostEstimate> NetworkModel::Estimate(
     if (costs->collective == kAnyCollective) estimate.extrapolated = false;
     return estimate;
   }
-  const CollectiveCosts* messages = FindAcrossHosts("ping_pong");
-  if (messages == nullptr) messages = FindAcrossHosts("send_recv");
-  if (!across || collective != "all_reduce" || messages == nullptr) {
+  const std::optional<CostEstimate> ring =
+      across && collective == "all_reduce" ? RingAcrossHosts(bytes, world_size)
+                                           : std::nullopt;
+  if (!ring.has_value()) {
     return absl::NotFoundError(absl::StrCat(
         "the costs of ", collective, across ? " across hosts" : "", " over ",
         name.empty() ? backend : name,
@@ -286,11 +274,26 @@ absl::StatusOr<CostEstimate> NetworkModel::Estimate(
         " --record=FILE", across ? " on ranks of two hosts or more" : "",
         " and fit again"));
   }
-  const CostEstimate ring = RingOfMessages(*messages, bytes, world_size);
   const CollectiveCosts* const within = Find(collective);
-  if (within == nullptr) return ring;
+  if (within == nullptr) return *ring;
   const CostEstimate slower = EstimateFrom(*within, bytes, world_size);
-  return slower.seconds > ring.seconds ? slower : ring;
+  return slower.seconds > ring->seconds ? slower : *ring;
+}
+
+// Patarasuk and Yuan 2009: 2 (n - 1) messages of a rank's part, one after the
+// other, each as slow as the slowest link.
+std::optional<CostEstimate> NetworkModel::RingAcrossHosts(
+    double bytes, int64_t world_size) const {
+  const CollectiveCosts* messages = FindAcrossHosts("ping_pong");
+  if (messages == nullptr) messages = FindAcrossHosts("send_recv");
+  if (messages == nullptr) return std::nullopt;
+  const double n = static_cast<double>(world_size);
+  CostEstimate ring = EstimateFrom(*messages, bytes / n, 2);
+  const double steps = 2 * (n - 1);
+  ring.seconds *= steps;
+  ring.interval = {ring.interval.low * steps, ring.interval.high * steps};
+  ring.extrapolated = true;
+  return ring;
 }
 
 absl::StatusOr<CostEstimate> NetworkModel::EstimateHierarchical(

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <limits>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -164,6 +165,11 @@ struct NetworkModel {
   absl::StatusOr<CostEstimate> Estimate(absl::string_view collective,
                                         double bytes, int64_t world_size,
                                         int64_t hosts = 1) const;
+
+  // Of an all_reduce that is a ring of messages between hosts; nothing where
+  // these were not measured.
+  std::optional<CostEstimate> RingAcrossHosts(double bytes,
+                                              int64_t world_size) const;
 
   // Of an all-reduce in three parts: reduce-scatter within each host,
   // all-reduce across `hosts` of the parts, all-gather within. The outer two

@@ -39,11 +39,9 @@ CollectiveCosts Stated(const char* collective, Growth growth, double alpha,
 // if `shared` bytes were sent; within a node every device has its own.
 double RingSeconds(const NetworkModel& network, double bytes, double shared,
                    const Line& line, CostSide side) {
-  const auto n = static_cast<double>(line.ranks);
-  const auto message = network.Estimate(MessagesOf(network, /*across=*/true),
-                                        shared / n, 2, line.nodes());
-  if (!message.ok()) return std::numeric_limits<double>::infinity();
-  const double across = 2 * (n - 1) * SecondsAt(*message, side);
+  const auto ring = network.RingAcrossHosts(shared, line.ranks);
+  if (!ring.has_value()) return std::numeric_limits<double>::infinity();
+  const double across = SecondsAt(*ring, side);
   if (line.per_node == 1) return across;
   const auto within = network.Estimate("all_reduce", bytes, line.ranks);
   return within.ok() ? std::max(across, SecondsAt(*within, side)) : across;

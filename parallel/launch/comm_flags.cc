@@ -166,7 +166,9 @@ absl::StatusOr<CommConfig> CommConfigFromFlags() {
         std::pair("collective_timeout", comm.collective_timeout)}) {
     if (timeout >= kShortest && timeout <= kLongest) continue;
     checks.Complain(absl::StrCat("--", name, "=", absl::FormatDuration(timeout),
-                                 ": must be between 1s and 576h"));
+                                 ": must be between ",
+                                 absl::FormatDuration(kShortest), " and ",
+                                 absl::FormatDuration(kLongest)));
   }
   checks.ParentExists("file_store", comm.file_store);
   comm.fake = FakeFromFlags(checks);
