@@ -1,10 +1,11 @@
-"""cuda_library: a cc_library of .cu files.
+"""What calls CUDA or NCCL: cuda_library, a cc_library of .cu files, and cuda_objects, the objects of .cc files.
 
 Under --config=cuda its sources are compiled by nvcc and linked with the CUDA runtime that LibTorch brings. Without it the
 library has its headers alone, and nvcc is not fetched.
 """
 
 load("@bazel_tools//tools/cpp:toolchain_utils.bzl", "find_cpp_toolchain")
+load("//third_party/libtorch:precompiled.bzl", "cc_library")
 
 _CUDA = "//third_party/libtorch:cuda"
 
@@ -104,4 +105,29 @@ def cuda_library(name, srcs, hdrs, deps = [], **kwargs):
         hdrs = hdrs,
         deps = deps + if_cuda(["//third_party/libtorch:torch"]),
         **kwargs
+    )
+
+def cuda_objects(name, srcs, hdrs, deps = []):
+    """The objects of .cc files that call CUDA or NCCL, for the srcs of a library; none without --config=cuda.
+
+    A library of its own would pass the includes and defines of CUDA on to all that depend on it, which would be compiled a second time.
+
+    Args:
+      name: of the objects.
+      srcs: .cc files.
+      hdrs: headers of the library whose srcs they are for.
+      deps: cc_library targets.
+    """
+    compiled = name + "_compiled"
+    cc_library(
+        name = compiled,
+        srcs = if_cuda(srcs + hdrs),
+        visibility = ["//visibility:private"],
+        deps = deps + ["//third_party/libtorch:cuda_headers"],
+    )
+    native.filegroup(
+        name = name,
+        srcs = [compiled],
+        output_group = "compilation_outputs",
+        visibility = ["//visibility:private"],
     )

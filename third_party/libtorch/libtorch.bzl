@@ -46,7 +46,8 @@ def _version_of(repository_ctx, folder):
 
 def _libtorch_impl(repository_ctx):
     torch = _installed_torch(repository_ctx)
-    if torch and all([repository_ctx.path(str(torch) + "/" + file).exists for file in repository_ctx.attr.witnesses]):
+    fits = not torch or all([repository_ctx.path(str(torch) + "/" + file).exists for file in repository_ctx.attr.witnesses])
+    if torch and fits:
         site_packages = torch.dirname
         repository_ctx.symlink(torch, "torch")
         nvidia = site_packages.get_child("nvidia")
@@ -60,7 +61,11 @@ def _libtorch_impl(repository_ctx):
             without_network = "Without a network, set TORCH_PATH to the folder `torch` of an installed PyTorch {}.".format(_VERSION),
         )
         site_packages = repository_ctx.path(".")
-    repository_ctx.template("BUILD", repository_ctx.attr.build_file, {"{site_packages}": str(site_packages)}, executable = False)
+    repository_ctx.template("BUILD", repository_ctx.attr.build_file, {
+        # An installed torch without CUDA is the one for CPUs only: its headers may be of another release than the libraries fetched here.
+        "{headers}": "@libtorch_cpu//:headers" if fits else ":own_headers",
+        "{site_packages}": str(site_packages),
+    }, executable = False)
 
 def _libtorch_rule(witnesses):
     return repository_rule(
