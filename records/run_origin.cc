@@ -35,8 +35,8 @@ std::string FirstCpuinfoEntry() {
 }
 
 constexpr absl::string_view kFollowTheWorldSize =
-    "accumulate batch_size cp devices dp global_batch_size microbatches nproc "
-    "pp replicas servers split tp";
+    "accumulate batch_size cp devices dp global_batch_size mesh_order "
+    "microbatches nproc pp replicas servers shard_ranks split tp";
 constexpr absl::string_view kSayWhatIsWrittenOrCompared =
     "async_checkpoint checkpoint_dir checkpoint_every csv dry_run file_store "
     "keep_checkpoints launch log_dir log_every max_restarts memory "

@@ -7,7 +7,9 @@
 #include "trainers/data_parallel_flags.h"
 #include "trainers/ddp_flags.h"
 #include "trainers/parameter_server_flags.h"
+#include "trainers/split_flags.h"
 #include "trainers/stage_flags.h"
+#include "trainers/zero_flags.h"
 
 namespace rankwise {
 namespace {
@@ -18,6 +20,8 @@ class FlagsTest : public ::testing::Test {
     // Links the flags of every trainer.
     EXPECT_TRUE(CheckDataParallelFlags().ok());
     EXPECT_TRUE(CheckDdpFlags().ok());
+    EXPECT_TRUE(CheckFsdpFlags().ok());
+    EXPECT_TRUE(CheckHybridFlags().ok());
     EXPECT_TRUE(CheckParameterServerFlags().ok());
     EXPECT_TRUE(CheckPipelineFlags().ok());
   }
@@ -26,7 +30,10 @@ class FlagsTest : public ::testing::Test {
 // Readers of records know the flags by name.
 TEST_F(FlagsTest, WhatFlagsCountForIsWhatReadersOfRecordsTakeThemFor) {
   const auto flags = FlagsOf("trainers/");
-  ASSERT_EQ(flags.count("nproc") + flags.count("lr") + flags.count("split"), 3);
+  for (const char* name :
+       {"nproc", "lr", "split", "shard_ranks", "mesh_order"}) {
+    ASSERT_EQ(flags.count(name), 1) << name;
+  }
   for (const auto& [name, value] : flags) {
     const FlagEffect effect = EffectOf(name);
     EXPECT_EQ(FollowsWorldSizeOrOutput(name),

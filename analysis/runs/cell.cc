@@ -311,8 +311,9 @@ std::string CommitText(const RunRecord& run) {
 
 bool IsShapeFlag(absl::string_view name) {
   constexpr absl::string_view kShape[] = {
-      "accumulate", "cp",       "devices", "dp",    "microbatches",
-      "pp",         "replicas", "servers", "split", "tp"};
+      "accumulate", "cp",           "devices", "dp",
+      "mesh_order", "microbatches", "pp",      "replicas",
+      "servers",    "shard_ranks",  "split",   "tp"};
   return absl::c_linear_search(kShape, name);
 }
 

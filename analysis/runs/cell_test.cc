@@ -95,6 +95,14 @@ TEST(GroupIntoCells, AnotherShapeOfThePipelineIsAnotherCell) {
   }
 }
 
+TEST(GroupIntoCells, AnotherDivisionOfTheShardsIsAnotherCell) {
+  RunTrace whole = MakeRun({.binary = "fsdp", .world_size = 4});
+  RunTrace by_two = whole;
+  for (RankTrace& rank : by_two.ranks) rank.run.flags["shard_ranks"] = "2";
+  std::vector<std::string> left_out;
+  EXPECT_EQ(GroupIntoCells({whole, by_two}, {10}, &left_out).size(), 2u);
+}
+
 TEST(Cell, NamesTheMeshThatATrainerMayChoose) {
   Cell cell;
   RunRecord& run = cell.run;
