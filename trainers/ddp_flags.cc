@@ -6,6 +6,7 @@
 
 #include "absl/flags/declare.h"
 #include "absl/flags/flag.h"
+#include "absl/flags/reflection.h"
 #include "absl/strings/str_cat.h"
 #include "parallel/ddp/distributed_data_parallel.h"
 #include "parallel/ddp/gradient_sync.h"
@@ -54,6 +55,18 @@ DdpConfig::CommHook CommHookNamed(const std::string& name) {
                         : DdpConfig::CommHook::kBf16;
 }
 
+// Refuses the flags that only MakeEngine's reducer reads.
+void CheckFlagsOfSimple(FlagChecks& checks) {
+  for (const char* name :
+       {"bucket_cap_mb", "first_bucket_mb", "gradient_as_bucket_view",
+        "find_unused_parameters", "static_graph", "broadcast_buffers"}) {
+    const absl::CommandLineFlag* flag = absl::FindCommandLineFlag(name);
+    if (flag->CurrentValue() == flag->DefaultValue()) continue;
+    checks.Complain(absl::StrCat("--", name, "=", flag->CurrentValue(),
+                                 ": only for --ddp=reducer"));
+  }
+}
+
 int64_t MebibytesToBytes(double mebibytes) {
   return static_cast<int64_t>(mebibytes * (1 << 20));
 }
@@ -74,6 +87,7 @@ absl::Status CheckDdpFlags() {
         "--comm_hook=", hook, ": must be none with ",
         skips ? "--skip_communication" : "--ddp=simple, which has no hooks"));
   }
+  if (engine == "simple") CheckFlagsOfSimple(checks);
   if (absl::GetFlag(FLAGS_find_unused_parameters) &&
       (skips || absl::GetFlag(FLAGS_cuda_graph))) {
     checks.Complain(

@@ -226,6 +226,12 @@ DataConfig DataFromFlags(const ModelSpec& model, FlagChecks& checks) {
       .workers = FlagInRange(checks, FLAGS_data_workers, 0, 64)};
   if (data.dataset.empty()) data.dataset = model.default_dataset;
   checks.OneOf("dataset", data.dataset, DatasetNames());
+  if (!data.data_dir.empty() && data.dataset != "cifar10" &&
+      data.dataset != "text") {
+    checks.Complain(
+        absl::StrCat("--data_dir=", data.data_dir, ": --dataset=", data.dataset,
+                     " reads no files; only --dataset=cifar10, text do"));
+  }
   return data;
 }
 

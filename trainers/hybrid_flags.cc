@@ -38,7 +38,12 @@ absl::Status CheckAxes(const PipelineConfig& config) {
   checks.InRange("pp", config.ranks, 1, kMostRanks);
   checks.InRange("cp", config.context, 1, kMostRanks);
   checks.InRange("tp", config.tensor, 1, kMostRanks);
-  checks.OneOf("context", absl::GetFlag(FLAGS_context), {"ring", "ulysses"});
+  const std::string context = absl::GetFlag(FLAGS_context);
+  checks.OneOf("context", context, {"ring", "ulysses"});
+  if (config.context == 1 && context != "ring") {
+    checks.Complain(
+        absl::StrCat("--context=", context, ": needs --cp above 1"));
+  }
   std::vector<std::string> axes = config.mesh_order;
   absl::c_sort(axes);
   if (axes != std::vector<std::string>{"cp", "dp", "pp", "tp"}) {

@@ -121,10 +121,14 @@ absl::Status Serve(const TrainConfig& config, Role& role) {
       [&run](double learning_rate) { run->optimizer().Step(learning_rate); },
       [&worker](int rank, int others) {
         if (!worker.is_first()) return;
+        const std::string outcome =
+            others > 0 ? absl::StrCat("training continues with ",
+                                      Counted(others, "worker"))
+                       : "no worker is left, as the others have finished; the "
+                         "updates that it had not pushed are missing";
         std::fprintf(stderr,
-                     "warning: rank %d, a worker, no longer answers; training "
-                     "continues with %s\n",
-                     rank, Counted(others, "worker").c_str());
+                     "warning: rank %d, a worker, no longer answers; %s\n",
+                     rank, outcome.c_str());
       },
       {.step = start.step, .epoch = start.epoch, .position = start.position});
 

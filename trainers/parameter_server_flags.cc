@@ -94,6 +94,27 @@ double OuterLearningRate() {
   return outer == "average" ? 1 : outer == "nesterov" ? 0.7 : 0.9;
 }
 
+void CheckOuterFlags(FlagChecks& checks, int64_t local_steps) {
+  const std::string outer = absl::GetFlag(FLAGS_outer);
+  checks.OneOf("outer", outer, {"average", "nesterov", "elastic"});
+  const double rate = FlagInRange(checks, FLAGS_outer_lr, 0, 100);
+  FlagInRange(checks, FLAGS_outer_momentum, 0, 1);
+  if (local_steps == 1 && outer != "average") {
+    checks.Complain(
+        absl::StrCat("--outer=", outer, ": needs --local_steps above 1"));
+  }
+  if (local_steps == 1 && rate != 0) {
+    checks.Complain(
+        absl::StrCat("--outer_lr=", rate, ": needs --local_steps above 1"));
+  }
+  const auto& momentum = absl::GetFlagReflectionHandle(FLAGS_outer_momentum);
+  if (outer != "nesterov" &&
+      momentum.CurrentValue() != momentum.DefaultValue()) {
+    checks.Complain(absl::StrCat("--outer_momentum=", momentum.CurrentValue(),
+                                 ": only for --outer=nesterov"));
+  }
+}
+
 // Refuses the flags of trainers whose ranks take every step together.
 void CheckOtherFlags(FlagChecks& checks) {
   const std::string backend = absl::GetFlag(FLAGS_backend);
@@ -162,10 +183,7 @@ absl::Status CheckParameterServerFlags() {
   }
   const int64_t local_steps =
       FlagInRange(checks, FLAGS_local_steps, 1, kMostLocalSteps);
-  checks.OneOf("outer", absl::GetFlag(FLAGS_outer),
-               {"average", "nesterov", "elastic"});
-  FlagInRange(checks, FLAGS_outer_lr, 0, 100);
-  FlagInRange(checks, FLAGS_outer_momentum, 0, 1);
+  CheckOuterFlags(checks, local_steps);
   FlagInRange(checks, FLAGS_bucket_mb, 1e-6, 1 << 20);
   ASSIGN_OR_RETURN(const int ranks, WorldSizeFromFlags());
   const std::optional<SlowWorker> slow = SlowWorkerFromFlag();
@@ -193,10 +211,6 @@ absl::Status CheckParameterServerFlags() {
     checks.Complain(absl::StrCat(
         "--checkpoint_every=", every, ": must be a multiple of --local_steps=",
         local_steps, ", as the servers have nothing new in between"));
-  }
-  if (local_steps == 1 && absl::GetFlag(FLAGS_outer) != "average") {
-    checks.Complain(absl::StrCat("--outer=", absl::GetFlag(FLAGS_outer),
-                                 ": needs --local_steps above 1"));
   }
   if (local_steps == 1 && !consistency->synchronous &&
       absl::GetFlag(FLAGS_clip_grad_norm) > 0) {

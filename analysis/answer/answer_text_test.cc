@@ -229,6 +229,26 @@ TEST(AnswerText, OneRepetitionGivesNoEfficiency) {
   EXPECT_THAT(text, Not(HasSubstr("nan")));
 }
 
+TEST(AnswerText, OfOneWorldSizeItSaysNothingAboutScaling) {
+  std::vector<RunTrace> runs;
+  for (int repetition = 0; repetition < 2; ++repetition) {
+    runs.push_back(MakeRun({.binary = "single"}));
+  }
+  EXPECT_THAT(TextOf(runs), Not(HasSubstr("How well it scales")));
+  for (int repetition = 0; repetition < 2; ++repetition) {
+    runs.push_back(MakeRun({.step_seconds = 0.125}));
+  }
+  const std::string same =
+      "ddp on 1 rank trains 0.80 times as fast as single on 1 rank, with the "
+      "same global batch and the same batch per rank. That says nothing about "
+      "scaling: ";
+  EXPECT_THAT(TextOf(runs),
+              HasSubstr(same + "run more ranks by --world_sizes.\n"));
+  EXPECT_THAT(TextOf(runs), Not(HasSubstr("notes below")));
+  runs.push_back(MakeRun({.world_size = 2}));  // once
+  EXPECT_THAT(TextOf(runs), HasSubstr(same + "the notes below say why"));
+}
+
 TEST(AnswerText, OversubscribedRowsAreMarkedWhereTheyWereAskedFor) {
   std::vector<RunTrace> runs = Study();
   for (int i = 0; i < 2; ++i) runs.push_back(MakeRun({.world_size = 9}));

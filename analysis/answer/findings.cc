@@ -31,15 +31,16 @@ std::string Milliseconds(double seconds) {
   return absl::StrCat(MillisecondsText(seconds), " ms");
 }
 
-// Of the rows under one way of scaling the fastest of the largest world size;
-// null without any.
-const ScalingRow* BestOfTheLargest(const Answer& answer, Scaling scaling) {
+// Of the rows with an efficiency whose ScalingRow::scaling is `scaling`, the
+// fastest of the largest world size; null without any.
+const ScalingRow* BestOfTheLargest(const Answer& answer,
+                                   absl::string_view scaling) {
   const auto rank = [](const ScalingRow& row) {
     return std::make_pair(row.cell->run.world_size, row.efficiency->speedup);
   };
   const ScalingRow* best = nullptr;
   for (const ScalingRow& row : answer.rows) {
-    if (row.scaling != ScalingName(scaling) || !row.efficiency.ok()) continue;
+    if (row.scaling != scaling || !row.efficiency.ok()) continue;
     if (best == nullptr || rank(row) > rank(*best)) best = &row;
   }
   return best;
@@ -62,6 +63,10 @@ absl::string_view ScalingTitle(Scaling scaling) {
   return scaling == Scaling::kStrong ? "Strong scaling" : "Weak scaling";
 }
 
+absl::string_view ForcedMark(const ScalingRow& row) {
+  return row.efficiency->warning.empty() ? "" : " (forced)";
+}
+
 std::string SpeedSentence(const ScalingRow& row, Scaling scaling) {
   const Cell& cell = *row.cell;
   const double ideal = static_cast<double>(cell.run.world_size) /
@@ -72,8 +77,7 @@ std::string SpeedSentence(const ScalingRow& row, Scaling scaling) {
       ScalingTitle(scaling), cell.Name(), HeldEqual(cell, scaling),
       row.efficiency->speedup, row.base->Name(), ideal,
       PercentText(row.efficiency->efficiency),
-      IntervalText(row.efficiency->efficiency_interval),
-      row.efficiency->warning.empty() ? "" : " (forced)");
+      IntervalText(row.efficiency->efficiency_interval), ForcedMark(row));
 }
 
 std::string ScalingText(Scaling scaling) {
@@ -98,11 +102,34 @@ std::string HardwareSentence(const ScalingRow& row, Scaling scaling) {
       row.cell->Name(), ScalingText(scaling), PercentText(cell));
 }
 
+// Where no row with an efficiency is under one way of scaling: what was
+// compared instead, and where it says why the others were not. "" where there
+// is nothing but base cases.
+std::string WithoutScalingSentence(const Answer& answer) {
+  const bool refused = absl::c_any_of(answer.rows, [](const ScalingRow& row) {
+    return row.scaling != "base" && !row.efficiency.ok();
+  });
+  const ScalingRow* both = BestOfTheLargest(answer, "both");
+  if (both == nullptr) {
+    return refused
+               ? "No efficiency, for want of a comparison: the notes below say "
+                 "why."
+               : "";
+  }
+  return absl::StrFormat(
+      "%s trains %.2f times as fast as %s, with the same global batch and the "
+      "same batch per rank%s. That says nothing about scaling: %s.",
+      both->cell->Name(), both->efficiency->speedup, both->base->Name(),
+      ForcedMark(*both),
+      refused ? "the notes below say why the other runs were not compared"
+              : "run more ranks by --world_sizes");
+}
+
 Finding HowWellItScales(const Answer& answer) {
   std::vector<std::string> sentences;
   for (Scaling scaling :
        {Scaling::kStrong, Scaling::kWeak, Scaling::kFixedMemory}) {
-    const ScalingRow* row = BestOfTheLargest(answer, scaling);
+    const ScalingRow* row = BestOfTheLargest(answer, ScalingName(scaling));
     if (row == nullptr) continue;
     sentences.push_back(SpeedSentence(*row, scaling));
     const std::string hardware = HardwareSentence(*row, scaling);
@@ -114,10 +141,7 @@ Finding HowWellItScales(const Answer& answer) {
                                      " (Karp and Flatt, strong scaling) ",
                                      series.serial_trend, "."));
   }
-  if (sentences.empty() && !answer.rows.empty()) {
-    sentences.push_back(
-        "No efficiency, for want of a comparison: the notes below say why.");
-  }
+  if (sentences.empty()) sentences.push_back(WithoutScalingSentence(answer));
   return {"How well it scales", absl::StrJoin(sentences, "\n")};
 }
 

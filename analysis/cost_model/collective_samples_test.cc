@@ -157,6 +157,35 @@ TEST(CollectSamples, OfSeveralWaysTakesTheOneWithTheMostSizes) {
   EXPECT_THAT(left_out, ElementsAre(HasSubstr("bfloat16")));
 }
 
+TEST(CollectSamples, MoreLaunchesAreNoMoreSizes) {
+  std::vector<RunTrace> runs = {SmallRun()};
+  for (int64_t launch = 0; launch < 4; ++launch) {
+    runs.push_back(MakeBenchRun({.bytes = {8}}));
+    for (RankTrace& rank : runs.back().ranks) {
+      rank.collectives[0].dtype = "bfloat16";
+      rank.collectives[0].launch = launch;
+    }
+  }
+  std::vector<std::string> left_out;
+  const auto all = CollectSamples(runs, &left_out);
+  ASSERT_EQ(all.size(), 1u);
+  EXPECT_EQ(all[0].calls.size(), 3u);
+  EXPECT_THAT(left_out, ElementsAre(HasSubstr("bfloat16")));
+}
+
+TEST(CollectSamples, PairsOnOneHostCrossNone) {
+  const auto crosses = [](int64_t world_size, int64_t hosts) {
+    const RunTrace run = MakeBenchRun({.collectives = {"bidirectional"},
+                                       .world_size = world_size,
+                                       .hosts = hosts});
+    return CollectSamples({run}, nullptr).at(0).across_hosts;
+  };
+  EXPECT_FALSE(crosses(4, 2));
+  EXPECT_FALSE(crosses(3, 2));  // the last rank is alone on its host
+  EXPECT_TRUE(crosses(2, 2));
+  EXPECT_TRUE(crosses(6, 2));  // ranks 2 and 3
+}
+
 TEST(CollectSamples, OfOneSizeAnotherAlgorithmIsPassedOver) {
   RunTrace ring = SmallRun(), tree = SmallRun();
   for (CollectiveRecord& record : ring.ranks[0].collectives) {

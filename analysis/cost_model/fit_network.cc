@@ -61,6 +61,10 @@ absl::Status CheckFlags() {
     return absl::InvalidArgumentError(
         "--npus=1: ASTRA-sim's networks have at least 2");
   }
+  if (npus > 0 && absl::GetFlag(FLAGS_astra_sim).empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--npus=", npus, ": only for --astra_sim=FILE"));
+  }
   return absl::OkStatus();
 }
 
@@ -86,8 +90,11 @@ absl::StatusOr<NetworkModel> FitRecords(const std::string& records) {
 
 int64_t LargestWorldSize(const NetworkModel& network) {
   int64_t largest = 2;
-  for (const CollectiveCosts& costs : network.collectives) {
-    largest = std::max(largest, costs.curves.back().world_size);
+  for (const auto* collectives :
+       {&network.collectives, &network.across_hosts}) {
+    for (const CollectiveCosts& costs : *collectives) {
+      largest = std::max(largest, costs.curves.back().world_size);
+    }
   }
   return largest;
 }

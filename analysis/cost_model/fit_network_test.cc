@@ -107,6 +107,16 @@ TEST_F(FitNetworkBinary, WritesTheModelAndASTRASimsNetwork) {
                                            HasSubstr("latency: [ 1000")));
 }
 
+TEST_F(FitNetworkBinary, MessagesBetweenHostsAreANetworkToo) {
+  WriteRun("across.jsonl",
+           {.collectives = {"send_recv"}, .world_size = 4, .hosts = 4});
+  const Output output = FitWith(absl::StrCat(
+      "--records=", Path("across.jsonl"), " --astra_sim=", Path("across.yml")));
+  EXPECT_EQ(output.exit_code, 0) << output.text;
+  EXPECT_THAT(output.text, HasSubstr("pipeline:show, from send_recv"));
+  EXPECT_THAT(TextOf(Path("across.yml")), HasSubstr("npus_count: [ 4 ]"));
+}
+
 TEST_F(FitNetworkBinary, ItsFlagsAreTakenByShow) {
   WriteAll();
   const Output fit =
@@ -129,6 +139,7 @@ TEST_F(FitNetworkBinary, BadUsageSaysWhatIsWrong) {
       {"--records=x --message_bytes=-1", "--message_bytes=-1: must lie"},
       {"--records=x --message_bytes=nan", "--message_bytes=nan: must lie"},
       {"--records=x --npus=1", "--npus=1"},
+      {"--records=x --npus=4", "--npus=4: only for --astra_sim=FILE"},
       {"--recrods=x", "Unknown command line flag 'recrods'"},
       {"--records=x --npus=-2", "--npus=-2: must lie"},
       {"--records=x --npus=many", "Illegal value 'many'"},

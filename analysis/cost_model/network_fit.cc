@@ -154,11 +154,17 @@ std::string WhyNotInOrder(const std::vector<int64_t>& hosts) {
          "a link at the same time";
 }
 
-// Whether a row's data went from one host to another; a ping-pong is ranks 0
-// and 1's.
+// Whether a row's data went from one host to another. A ping-pong is between
+// ranks 0 and 1, and bidirectional between 0 and 1, 2 and 3, and so on.
 bool CrossesHosts(const CollectiveRecord& record,
                   const std::vector<int64_t>& hosts) {
   if (record.collective == "ping_pong") return hosts[0] != hosts[1];
+  if (record.collective == "bidirectional") {
+    for (size_t i = 0; i + 1 < hosts.size(); i += 2) {
+      if (hosts[i] != hosts[i + 1]) return true;
+    }
+    return false;
+  }
   return hosts.front() != hosts.back();
 }
 
@@ -237,9 +243,10 @@ class Collector {
     if (std::isnan(measured.bus_factor)) {
       measured.bus_factor = first.bus_factor;
     }
-    std::vector<double>& all =
-        way.calls[static_cast<double>(first.bytes)][NumberOf(run, first)];
-    if (all.empty()) ++sizes_of_way_[{first.collective, name}];
+    std::map<int64_t, std::vector<double>>& launches =
+        way.calls[static_cast<double>(first.bytes)];
+    if (launches.empty()) ++sizes_of_way_[{first.collective, name}];
+    std::vector<double>& all = launches[NumberOf(run, first)];
     all.insert(all.end(), seconds.begin(), seconds.end());
     return "";
   }
@@ -252,7 +259,7 @@ class Collector {
         .first->second;
   }
 
-  // The one of `ways` with the most sizes at all world sizes.
+  // The one of `ways` with the most sizes, summed over all world sizes.
   std::string BestWay(const std::string& collective,
                       const std::map<std::string, Way>& ways) const {
     const auto sizes = [&](const auto& way) {
@@ -273,7 +280,8 @@ class Collector {
   // By collective, backend, world size and whether it crossed hosts.
   std::map<std::tuple<std::string, std::string, int64_t, bool>, Measured>
       measured_;
-  // By collective and way, over all world sizes.
+  // By collective and way: sizes, however many launches measured them, summed
+  // over all world sizes.
   std::map<std::pair<std::string, std::string>, int> sizes_of_way_;
   // By source, run and launch.
   std::map<std::tuple<std::string, std::string, int64_t>, int64_t> numbers_;

@@ -281,6 +281,20 @@ std::string CostsText(const std::vector<CollectiveCosts>& collectives) {
   return text;
 }
 
+// Null where no messages were measured, within a host or between hosts.
+const CollectiveCosts* CostsOfMessages(const NetworkModel& network) {
+  constexpr absl::string_view kMessages[] = {"ping_pong", "send_recv"};
+  for (absl::string_view collective : kMessages) {
+    const CollectiveCosts* costs = network.Find(collective);
+    if (costs != nullptr) return costs;
+  }
+  for (absl::string_view collective : kMessages) {
+    const CollectiveCosts* costs = network.FindAcrossHosts(collective);
+    if (costs != nullptr) return costs;
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 std::string NetworkToJson(const NetworkModel& network) {
@@ -325,20 +339,19 @@ std::string NetworkText(const NetworkModel& network) {
 
 absl::StatusOr<MessageLine> LineOfMessages(const NetworkModel& network,
                                            double bytes) {
-  for (const char* collective : {"ping_pong", "send_recv"}) {
-    const CollectiveCosts* costs = network.Find(collective);
-    if (costs == nullptr) continue;
-    const CostCurve& curve = costs->curves.front();
-    const double expected = curve.line.SecondsFor(bytes);
-    const double factor = expected > 0 ? curve.SecondsFor(bytes) / expected : 1;
-    return MessageLine{factor * curve.line.alpha_seconds,
-                       factor * curve.line.beta_seconds_per_byte,
-                       costs->collective};
+  const CollectiveCosts* costs = CostsOfMessages(network);
+  if (costs == nullptr) {
+    return absl::NotFoundError(
+        absl::StrCat("no messages were measured over ", network.backend,
+                     ": run comm_bench with --nproc=2 "
+                     "--collectives=ping_pong,send_recv --record=FILE"));
   }
-  return absl::NotFoundError(
-      absl::StrCat("no messages were measured over ", network.backend,
-                   ": run comm_bench with --nproc=2 "
-                   "--collectives=ping_pong,send_recv --record=FILE"));
+  const CostCurve& curve = costs->curves.front();
+  const double expected = curve.line.SecondsFor(bytes);
+  const double factor = expected > 0 ? curve.SecondsFor(bytes) / expected : 1;
+  return MessageLine{factor * curve.line.alpha_seconds,
+                     factor * curve.line.beta_seconds_per_byte,
+                     costs->collective};
 }
 
 std::string ShowFlags(const MessageLine& line, double bytes) {

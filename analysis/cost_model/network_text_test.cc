@@ -38,6 +38,19 @@ TEST(LineOfMessages, PrefersPingPong) {
   EXPECT_EQ(LineOfMessages(network, 8)->collective, "ping_pong");
 }
 
+TEST(LineOfMessages, TakesThoseBetweenHostsWhereNoneWereWithinOne) {
+  NetworkModel network = NetworkWith("all_reduce");
+  network.across_hosts = LinkAcrossHosts(5e-5, 8e-9);
+  network.across_hosts[0].collective = "send_recv";
+  const auto between = LineOfMessages(network, 8);
+  ASSERT_TRUE(between.ok()) << between.status();
+  EXPECT_EQ(between->collective, "send_recv");
+  EXPECT_DOUBLE_EQ(between->alpha_seconds, 5e-5);
+  network.across_hosts[0].collective = "ping_pong";
+  network.collectives.push_back(NetworkWith("send_recv").collectives[0]);
+  EXPECT_EQ(LineOfMessages(network, 8)->collective, "send_recv");
+}
+
 TEST(LineOfMessages, SaysWhatToMeasure) {
   const auto line = LineOfMessages(NetworkWith("all_reduce"), 8);
   EXPECT_EQ(line.status().code(), absl::StatusCode::kNotFound);

@@ -33,6 +33,9 @@ std::vector<RunTrace> RunsOf(const std::vector<CellForTest>& config) {
       RunTrace run = MakeRunOf(cell.run, cell.parts);
       for (RankTrace& trace : run.ranks) {
         trace.run.mesh = cell.mesh;
+        trace.run.hosts = cell.hosts;
+        trace.run.host_index =
+            trace.run.rank * cell.hosts / trace.run.world_size;
         for (const auto& [name, value] : cell.flags) {
           trace.run.flags[name] = value;
         }

@@ -228,10 +228,10 @@ std::string LossName(LossCause cause);
 std::string Remedy(LossCause cause);
 
 // In addition to `cell` and `base`, `cells` may hold the two that separate
-// causes: a cell of the base's trainer and world size whose passes hold as many
-// examples as `cell`'s (--batch_size), and one that differs from `cell` in
-// skip_communication only. Fails where CheckEfficiency does, and where `cell`
-// or `base` has no ledger.
+// causes: a cell of the base's trainer, world size and number of hosts whose
+// passes hold as many examples as `cell`'s (--batch_size), and one that differs
+// from `cell` in skip_communication only. Fails where CheckEfficiency does, and
+// where `cell` or `base` has no ledger.
 absl::StatusOr<Waterfall> ExplainLoss(absl::Span<const CellLedger> cells,
                                       const CellLedger& base,
                                       const CellLedger& cell, Scaling scaling,

@@ -36,7 +36,7 @@ bool SameFlags(const RunRecord& a, const RunRecord& b, bool with_shape) {
 
 bool SameTrainer(const Cell& a, const Cell& b) {
   return a.Trainer() == b.Trainer() && a.run.world_size == b.run.world_size &&
-         SameMachine(a.run, b.run);
+         a.hosts == b.hosts && SameMachine(a.run, b.run);
 }
 
 // Seconds that the examples of one step take at the cell's throughput: its
@@ -70,9 +70,9 @@ double RanksPerUpdate(const Cell& cell) {
          (shards > 0 ? shards : static_cast<double>(AxisSize(cell.run, "dp")));
 }
 
-// Of `base`'s trainer, world size and flags, with passes of as many examples as
-// `cell`'s; of several the one whose work per rank is nearest. It may be the
-// base. Null if there is none.
+// Of `base`'s trainer, world size, hosts and flags, with passes of as many
+// examples as `cell`'s; of several the one whose work per rank is nearest. It
+// may be the base. Null if there is none.
 const CellLedger* WithPassesOf(const Cell& cell, const Cell& base,
                                absl::Span<const CellLedger> cells) {
   const auto distance = [&cell](const CellLedger& other) {

@@ -464,13 +464,16 @@ TEST(AblationTest, OnlyCommunicationMayDiffer) {
   other_lr["lr"] = "0.2";
   auto other_record = kSkips;
   other_record["record"] = "elsewhere.jsonl";
-  EXPECT_TRUE(FindAblations(StudyForTest({{kDdp, any},
-                                          {larger, any, kSkips},
-                                          {wider, any, kSkips},
-                                          {kDdp, any, other_lr},
-                                          {pipeline, any, kSkips},
-                                          {replicated, any}})
-                                .ledgers)
+  EXPECT_TRUE(FindAblations(
+                  StudyForTest(
+                      {{kDdp, any},
+                       {larger, any, kSkips},
+                       {wider, any, kSkips},
+                       {kDdp, any, other_lr},
+                       {.run = kDdp, .parts = any, .flags = kSkips, .hosts = 2},
+                       {pipeline, any, kSkips},
+                       {replicated, any}})
+                      .ledgers)
                   .empty());
   EXPECT_EQ(FindAblations(
                 StudyForTest({{kDdp, any}, {kDdp, any, other_record}}).ledgers)

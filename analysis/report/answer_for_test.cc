@@ -74,13 +74,11 @@ void AddSeries(Answer& answer) {
   const FittedLaw gustafson = {
       .law = ScalingLaw::kGustafson,
       .parameters = {{"serial fraction", 0.42, {0.36, 0.49}}},
-      .median_relative_error = 0.06,
-      .best_ranks = std::numeric_limits<double>::infinity()};
+      .median_relative_error = 0.06};
   const FittedLaw usl = {.law = ScalingLaw::kUsl,
                          .parameters = {{"contention", 0.12, {0.10, 0.15}},
                                         {"coherency", 0.002, {0.000, 0.006}}},
-                         .median_relative_error = 0.02,
-                         .best_ranks = 21};
+                         .median_relative_error = 0.02};
   const auto series = [&answer](const std::string& trainer, Scaling scaling,
                                 std::vector<const ScalingRow*> members) {
     ScalingSeries made;

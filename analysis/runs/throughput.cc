@@ -167,6 +167,9 @@ absl::Span<const StepRecord> MeasuredSteps(const RankTrace& rank,
 absl::Status CheckMeasurable(const RunTrace& run,
                              const ThroughputConfig& config) {
   RETURN_IF_ERROR(CheckRun(run));
+  if (absl::c_all_of(run.ranks, Serves)) {
+    return RunError(run, "no rank trains: all are parameter servers");
+  }
   const std::vector<StepRecord>& steps = run.ranks[0].steps;
   const int64_t recorded = static_cast<int64_t>(steps.size());
   const int64_t measured = recorded - config.warmup_steps;
@@ -178,6 +181,7 @@ absl::Status CheckMeasurable(const RunTrace& run,
                           kMinMeasuredSteps, " are needed"));
   }
   for (const RankTrace& trace : run.ranks) {
+    if (Serves(trace)) continue;
     if (absl::c_any_of(
             MeasuredSteps(trace, config),
             [](const StepRecord& step) { return step.step_seconds > 0; })) {

@@ -43,8 +43,8 @@ struct Throughput {
 absl::Span<const StepRecord> MeasuredSteps(const RankTrace& rank,
                                            const ThroughputConfig& config);
 
-// Fails, naming the file, where CheckRun does, where too few steps are left
-// after warm-up, and where these took no time.
+// Fails, naming the file, where CheckRun does, where no rank trains, where too
+// few steps are left after warm-up, and where these took no time.
 absl::Status CheckMeasurable(const RunTrace& run,
                              const ThroughputConfig& config);
 

@@ -126,7 +126,15 @@ TEST(Throughput, RefusesWhatItCannotMeasure) {
                               .status()
                               .message()),
               HasSubstr("the steps took no time"));
-  RunTrace run = MakeRun({.world_size = 2});
+  RunTrace run = MakeRun({.binary = "parameter_server", .world_size = 2});
+  for (StepRecord& step : run.ranks[1].steps) step.step_seconds = 0;
+  run.ranks[0].updates.emplace_back();  // a server
+  EXPECT_THAT(std::string(MeasureThroughput(run, {0}).status().message()),
+              HasSubstr("the steps took no time"));
+  run.ranks[1].updates.emplace_back();
+  EXPECT_THAT(std::string(MeasureThroughput(run, {0}).status().message()),
+              HasSubstr("no rank trains"));
+  run = MakeRun({.world_size = 2});
   run.ranks.pop_back();
   EXPECT_FALSE(MeasureThroughput(run, {0}).ok());
 }

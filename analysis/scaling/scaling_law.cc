@@ -4,7 +4,6 @@
 #include <array>
 #include <cassert>
 #include <cmath>
-#include <limits>
 #include <random>
 #include <set>
 
@@ -16,8 +15,6 @@
 
 namespace rankwise {
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 struct LawText {
   const char* name;
@@ -234,14 +231,6 @@ double MedianRelativeError(const FittedLaw& fitted,
   }));
 }
 
-// Where the derivative of N / (1 + a (N - 1) + b N (N - 1)) is 0 (Gunther 2007,
-// section 4.4.2).
-double BestRanks(ScalingLaw law, const Parameters& parameters) {
-  if (law != ScalingLaw::kUsl || parameters[1] == 0) return kInfinity;
-  return std::max(1.0,
-                  std::sqrt(std::max(0.0, 1 - parameters[0]) / parameters[1]));
-}
-
 }  // namespace
 
 double FittedLaw::Speedup(double ranks) const {
@@ -271,7 +260,6 @@ absl::StatusOr<FittedLaw> FitScalingLaw(ScalingLaw law,
     fitted.parameters.push_back({names[i], values[i], intervals[i]});
   }
   fitted.median_relative_error = MedianRelativeError(fitted, observed);
-  fitted.best_ranks = BestRanks(law, values);
   return fitted;
 }
 

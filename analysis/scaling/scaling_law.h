@@ -40,8 +40,6 @@ struct FittedLaw {
   ScalingLaw law = ScalingLaw::kAmdahl;
   std::vector<LawParameter> parameters;
   double median_relative_error = 0;  // of the speedups at the points
-  // Where USL's speedup is largest; infinite where it only grows.
-  double best_ranks = 0;
 
   double Speedup(double ranks) const;
 };

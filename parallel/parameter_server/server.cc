@@ -155,7 +155,10 @@ void ParameterServer::Lose(Peer& peer, const std::string& why) {
     last_loss_ = absl::StrCat("no worker is left; the last one, rank ",
                               peer.link.peer(), ": ", why);
     others = Working();
-    report = !aborting_ && others > 0;
+    const bool any_finished = std::any_of(
+        peers_.begin(), peers_.end(),
+        [](const auto& each) { return each->state == Peer::State::kDone; });
+    report = !ending_ && (others > 0 || any_finished);
     changed_.notify_all();
   }
   if (report) on_lost_(peer.link.peer(), others);
@@ -206,10 +209,13 @@ ServedRound ParameterServer::FinishRound(int64_t round) {
 
 double ParameterServer::RateFactor(const Peer& peer) const {
   if (config_.consistency.synchronous) return 1;
-  const int64_t staleness = version_ - peer.request.read_version;
-  return 1 / static_cast<double>(config_.scale_by_staleness
-                                     ? 1 + staleness
-                                     : std::max(Working(), 1));
+  if (config_.scale_by_staleness)
+    return 1 / static_cast<double>(1 + version_ - peer.request.read_version);
+  // Those that have finished count, too: the rate of the others stays the same.
+  const auto workers = std::count_if(
+      peers_.begin(), peers_.end(),
+      [](const auto& each) { return each->state != Peer::State::kLost; });
+  return 1 / std::max(static_cast<double>(workers), 1.0);
 }
 
 void ParameterServer::Apply(ServedRound& result) {

@@ -25,7 +25,7 @@ struct ParameterServerConfig {
   // Of gradients that are applied one by one: divides the learning rate by 1 +
   // the number of updates since the parameters were read (Zhang et al. 2016,
   // "Staleness-aware Async-SGD", equation 6), instead of by the number of
-  // workers.
+  // workers that are not lost.
   bool scale_by_staleness = false;
   int64_t bucket_bytes = int64_t{4} << 20;
 };
@@ -47,8 +47,10 @@ class ParameterServer {
   // Applies the gradients of rows() (Li et al. 2014, "Scaling Distributed
   // Machine Learning with the Parameter Server", algorithm 1).
   using Update = std::function<void(double learning_rate)>;
-  // Called, on the worker's thread, for each worker that is lost: with its rank
-  // in the job, and the number of workers that continue.
+  // Called, on the worker's thread, for each worker that is lost before the job
+  // ends: with its rank in the job, and the number of workers that continue; 0:
+  // the others have finished. Not for the last worker if none has finished:
+  // FinishRound then throws.
   using OnLost = std::function<void(int rank, int others)>;
 
   // Takes its rows from the parameters' present values. `workers`: the links

@@ -265,7 +265,8 @@ TEST(ParameterServerTest, AsyncHasNoBoundAndCountsStaleness) {
   for (int64_t i = 0; i < kRounds; ++i) {
     EXPECT_EQ(seen.updates[i].worker, 1);
     EXPECT_EQ(StaleRounds(seen.updates[i]), i);
-    EXPECT_EQ(seen.rates[i], kRate / 2);  // of two workers
+    EXPECT_EQ(seen.rates[i], kRate / 2);            // of two workers
+    EXPECT_EQ(seen.rates[kRounds + i], kRate / 2);  // though one has finished
   }
   EXPECT_EQ(seen.updates[kRounds].worker, 2);
   EXPECT_EQ(seen.updates[kRounds].read_version, 0);
@@ -316,6 +317,28 @@ TEST(ParameterServerTest, ALostWorkerIsLeftOutAndTheOthersContinue) {
     EXPECT_EQ(Count(seen), 2 * kRounds + 2) << consistency;
     EXPECT_THAT(seen.lost, ElementsAre(Pair(2, 2))) << consistency;
   }
+}
+
+TEST(ParameterServerTest, TheLastWorkerIsReportedWhereTheOthersHaveFinished) {
+  // Under bsp the second worker gets past round 2 only when the server knows
+  // that the first one has finished.
+  const Seen seen =
+      RunJob(1, 2, Config("bsp"), /*rounds=*/4,
+             [](int worker, ParameterClient& client,
+                std::vector<NamedTensor>& parameters, Link& link) {
+               client.Begin();
+               for (int i = 0; i < 2 + worker; ++i)
+                 Step(worker, client, parameters);
+               if (worker == 0) {
+                 client.Finish();
+               } else {
+                 client.AwaitAll();
+                 link.Abort();
+               }
+             });
+  EXPECT_EQ(seen.error, "");
+  EXPECT_EQ(Count(seen), 2 + 3);
+  EXPECT_THAT(seen.lost, ElementsAre(Pair(2, 0)));
 }
 
 TEST(ParameterServerTest, WithoutWorkersItFails) {

@@ -116,10 +116,6 @@ torch::Tensor PartOf(const torch::Tensor& whole, int64_t dim,
               {c10::maybe_wrap_dim(dim, whole.dim()), whole.size(dim)}, tp);
 }
 
-torch::Tensor CopyToRanks(const torch::Tensor& x, const TensorParallel& tp) {
-  return Apply(Itself, Sum, x, {}, tp);
-}
-
 torch::Tensor ReduceFromRanks(const torch::Tensor& x,
                               const TensorParallel& tp) {
   return Apply(Sum, Itself, x, {}, tp);
@@ -133,11 +129,6 @@ torch::Tensor ScatterToRanks(const torch::Tensor& x, int64_t dim,
 torch::Tensor GatherFromRanks(const torch::Tensor& x, int64_t dim, int64_t size,
                               const TensorParallel& tp) {
   return Apply(Gathered, Part, x, {dim, size}, tp);
-}
-
-torch::Tensor GatherToRanks(const torch::Tensor& x, int64_t dim, int64_t size,
-                            const TensorParallel& tp) {
-  return Apply(Gathered, PartOfSum, x, {dim, size}, tp);
 }
 
 torch::Tensor ReduceScatterFromRanks(const torch::Tensor& x, int64_t dim,

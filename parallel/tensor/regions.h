@@ -54,11 +54,8 @@ torch::Tensor PartOf(const torch::Tensor& whole, int64_t dim,
 
 // The regions: what each does forward, and in backward to the gradient.
 
-// The tensor itself; the sum over the ranks. Whole activations enter divided
-// layers (f in Shoeybi et al., figure 3).
-torch::Tensor CopyToRanks(const torch::Tensor& x, const TensorParallel& tp);
-
-// The sum over the ranks; the gradient itself. Divided layers end (g).
+// The sum over the ranks; the gradient itself. Divided layers end (g in Shoeybi
+// et al., figure 3).
 torch::Tensor ReduceFromRanks(const torch::Tensor& x, const TensorParallel& tp);
 
 // This rank's part along `dim`; the gathered gradients of all parts. Whole
@@ -72,14 +69,9 @@ torch::Tensor ScatterToRanks(const torch::Tensor& x, int64_t dim,
 torch::Tensor GatherFromRanks(const torch::Tensor& x, int64_t dim, int64_t size,
                               const TensorParallel& tp);
 
-// All parts along `dim`, `size` in all; this rank's part of the sum of the
-// ranks' gradients. A divided layer needs all tokens under sequence parallelism
-// (g bar in Korthikanti et al., figure 5).
-torch::Tensor GatherToRanks(const torch::Tensor& x, int64_t dim, int64_t size,
-                            const TensorParallel& tp);
-
 // This rank's part along `dim` of the sum over the ranks; the gathered
-// gradients of all parts (g).
+// gradients of all parts. Divided layers end under sequence parallelism (g bar
+// in Korthikanti et al., figure 5).
 torch::Tensor ReduceScatterFromRanks(const torch::Tensor& x, int64_t dim,
                                      const TensorParallel& tp);
 

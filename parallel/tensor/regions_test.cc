@@ -81,7 +81,6 @@ std::vector<Example> Examples(const Whole& whole, int ranks) {
     return Divide(t, whole, ranks);
   };
   return {
-      {"CopyToRanks", CopyToRanks, x, x, dy, on_all(Sum(dy))},
       {"ReduceFromRanks", ReduceFromRanks, x, on_all(Sum(x)), dy, dy},
       {"ScatterToRanks",
        [=](const torch::Tensor& t, const TensorParallel& tp) {
@@ -90,14 +89,9 @@ std::vector<Example> Examples(const Whole& whole, int ranks) {
        on_all(x[0]), divide(x[0]), dparts, on_all(Joined(dparts, whole))},
       {"GatherFromRanks",
        [=](const torch::Tensor& t, const TensorParallel& tp) {
-         return GatherFromRanks(t, dim, size, tp);
+         return GatherFromRanks(t, dim - t.dim(), size, tp);
        },
        parts, on_all(Joined(parts, whole)), on_all(dy[0]), divide(dy[0])},
-      {"GatherToRanks",
-       [=](const torch::Tensor& t, const TensorParallel& tp) {
-         return GatherToRanks(t, dim - t.dim(), size, tp);
-       },
-       parts, on_all(Joined(parts, whole)), dy, divide(Sum(dy))},
       {"ReduceScatterFromRanks",
        [=](const torch::Tensor& t, const TensorParallel& tp) {
          return ReduceScatterFromRanks(t, dim, tp);
@@ -153,7 +147,7 @@ TEST(RegionsTest, APartIsPaddedAndHasNoGradient) {
 TEST(RegionsTest, RefuseASecondDerivative) {
   OnRanks(2, [](Communicator& comm) {
     const torch::Tensor x = at::full({2}, 1.0).requires_grad_();
-    const torch::Tensor y = CopyToRanks(x, {.group = comm.world()}).sum();
+    const torch::Tensor y = ReduceFromRanks(x, {.group = comm.world()}).sum();
     EXPECT_THAT(ErrorOf([&] {
                   torch::autograd::grad({y}, {x}, {}, /*retain_graph=*/true,
                                         /*create_graph=*/true);

@@ -53,7 +53,8 @@ absl::StatusOr<MappedFile> Map(int fd, const std::string& path) {
 // NotFound when there is no such file; otherwise the operating system's reason,
 // with the path.
 absl::StatusOr<MappedFile> OpenMapped(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  // Without O_NONBLOCK, opening a FIFO waits for a writer.
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return Failed("open", path);
   auto file = Map(fd, path);
   close(fd);  // the mapping stays
@@ -87,6 +88,11 @@ absl::StatusOr<std::string> FindFolder(const std::string& dir, Split split) {
   }
   std::error_code error;
   if (!std::filesystem::is_directory(dir, error)) {
+    if (error && error != std::errc::no_such_file_or_directory &&
+        error != std::errc::not_a_directory) {
+      return absl::UnavailableError(
+          absl::StrCat("cifar10: cannot open ", dir, ": ", error.message()));
+    }
     return absl::NotFoundError(absl::StrCat(
         "cifar10: ",
         std::filesystem::exists(dir, error)

@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <fstream>
@@ -150,6 +151,14 @@ TEST_F(Cifar10Test, SaysWhatToDownloadWithoutAFolder) {
             HasSubstr("test_batch.bin")));
 }
 
+TEST_F(Cifar10Test, SaysWhyAFolderCannotBeOpened) {
+  const std::string loop = testing::TempDir() + "loop";
+  std::filesystem::remove(loop);
+  std::filesystem::create_symlink(loop, loop);
+  EXPECT_THAT(MessageOf(OpenTest(loop)),
+              HasSubstr("cannot open " + loop + ": Too many levels"));
+}
+
 TEST_F(Cifar10Test, NamesAMissingFile) {
   const std::string folder = OwnFolder();
   const absl::Status status =
@@ -282,6 +291,12 @@ TEST(TextTest, SaysWhatIsMissing) {
           .status();
   EXPECT_TRUE(absl::IsNotFound(status));
   EXPECT_THAT(std::string(status.message()), HasSubstr("nowhere"));
+}
+
+TEST(TextTest, RefusesAFifoWithoutWaitingForAWriter) {
+  const std::string fifo = Folder("with_fifo") + "/fifo";
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  EXPECT_THAT(Complaint(fifo, 3), HasSubstr("not a regular file"));
 }
 
 TEST(TextTest, RefusesAFileShorterThanAWindow) {

@@ -58,6 +58,16 @@ absl::StatusOr<int64_t> AddFile(const fs::path& dir, const std::string& file,
   return bytes;
 }
 
+// What was set aside before keeps its name. Ranks that choose one at the same
+// time choose for the same file, which only one of them can rename.
+std::string UnusedSupersededPath(const std::string& path) {
+  std::string unused = absl::StrCat(path, kSupersededSuffix);
+  std::error_code ignored;  // the rename reports it
+  for (int number = 2; fs::exists(unused, ignored); ++number)
+    unused = absl::StrCat(path, kSupersededSuffix, ".", number);
+  return unused;
+}
+
 }  // namespace
 
 std::string FormatCheckpointName(const CheckpointName& name) {
@@ -137,7 +147,7 @@ absl::Status RemoveSet(const CheckpointSet& set) {
 absl::Status SupersedeSet(const CheckpointSet& set) {
   for (const auto& [shard, path] : set.paths) {
     std::error_code error;
-    fs::rename(path, path + kSupersededSuffix, error);
+    fs::rename(path, UnusedSupersededPath(path), error);
     if (error && error != std::errc::no_such_file_or_directory) {
       return FolderError("set aside the later checkpoint", path, error);
     }

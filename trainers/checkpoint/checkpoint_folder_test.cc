@@ -3,6 +3,8 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "gmock/gmock.h"
@@ -66,6 +68,28 @@ TEST(CheckpointFolderTest, SetsAreOfOneStepAndLayoutNewestFirst) {
   EXPECT_EQ(sets->at(1).MissingName(),
             "step_00000020.shard_1_of_3.safetensors");
   EXPECT_EQ(sets->at(2).step, 10);
+}
+
+TEST(CheckpointFolderTest, WhatEarlierRunsSetAsideStays) {
+  const fs::path dir = fs::path(testing::TempDir()) / "set_aside";
+  fs::remove_all(dir);
+  fs::create_directories(dir);
+  const std::string path = dir / FormatCheckpointName({10, 0, 1});
+  for (const char* run : {"first", "second", "third"}) {
+    std::ofstream(path) << run;
+    const absl::Status status = SetAsideCheckpoints(dir);
+    ASSERT_TRUE(status.ok()) << status;
+  }
+  for (const auto& [suffix, run] :
+       std::vector<std::pair<std::string, std::string>>{
+           {"", "first"}, {".2", "second"}, {".3", "third"}}) {
+    std::string found;
+    std::ifstream(path + ".superseded" + suffix) >> found;
+    EXPECT_EQ(found, run);
+  }
+  EXPECT_EQ(ListCheckpointSets(dir)->size(), 0u);
+  const absl::Status again = SupersedeSet({10, 1, {{0, path}}});
+  EXPECT_TRUE(again.ok()) << "another rank has set it aside: " << again;
 }
 
 class SafetensorsIndexTest : public testing::Test {

@@ -175,8 +175,10 @@ absl::Status TrainingRun::OpenCheckpoints(ShardedState sharded) {
 }
 
 absl::Status TrainingRun::OpenOutputs() {
-  RETURN_IF_ERROR(
-      StepTrace::Check(config_.output.trace, total_steps_ - progress_.step));
+  // A run that continues is not refused: what is left must be trained.
+  if (progress_.step == 0) {
+    RETURN_IF_ERROR(StepTrace::Check(config_.output.trace, total_steps_));
+  }
   ASSIGN_OR_RETURN(RunRecord record, DescribeTrainer(config_, worker_, spec_));
   record.step_bytes = step_bytes_;
   if (!config_.output.record_file.empty()) {
@@ -216,7 +218,14 @@ absl::Status TrainingRun::Train(const StepFunction& step,
                                 const std::function<absl::Status()>& conclude) {
   Announce();
   RETURN_IF_ERROR(TellRestart());
-  if (!config_.output.trace.file.empty()) {
+  const bool traces = !config_.output.trace.file.empty();
+  const int64_t steps_left = total_steps_ - progress_.step;
+  if (traces && steps_left <= StepTraffic::kWarmUpSteps) {
+    console_->Say(
+        absl::StrCat("no trace is written: it begins with the third step after "
+                     "a start, and the run has ",
+                     steps_left, " left"));
+  } else if (traces) {
     RETURN_IF_ERROR(Guarded("comparing the ranks' clocks", [&] {
       trace_ = std::make_unique<StepTrace>(config_.output.trace, worker_);
       return absl::OkStatus();
@@ -458,6 +467,9 @@ absl::Status TrainingRun::TellRestart() {
 absl::Status TrainingRun::EndPreempted() {
   RETURN_IF_ERROR(Guarded("saving the last checkpoint",
                           [&] { return FinishCheckpoints(); }));
+  if (trace_ != nullptr && !trace_->written()) {
+    RETURN_IF_ERROR(WriteTrace());
+  }
   if (writer_ != nullptr) {
     RETURN_IF_ERROR(writer_->Close());
   }

@@ -99,8 +99,8 @@ void Console::RunDone() {
           : absl::StrFormat("the measured %.4g TFLOP/s",
                             1e-12 * output.peak.flops_per_second);
   Say(absl::StrFormat(
-      "MFU %.2f %%: %.4g training FLOPs per example (3 x forward) at %.0f "
-      "%s, against %s",
+      "MFU %.2f %%: %.4g training FLOPs per example and device, at %.0f %s on "
+      "rank 0, against %s",
       100 * Mfu(epoch_examples_, epoch_seconds_),
       length_.training_flops_per_example,
       length_.unit.Rate(static_cast<double>(epoch_examples_) / epoch_seconds_),

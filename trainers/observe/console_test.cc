@@ -64,9 +64,9 @@ TEST(ConsoleTest, PlainLinesWithoutATerminal) {
 TEST(ConsoleTest, ARateCountsTokensOrImages) {
   for (const auto& [unit, rate] :
        std::vector<std::pair<ExampleUnit, std::string>>{
-           {{"sequence", 3}, "at 1500 tokens/s, "},
-           {{"image", 0}, "at 500 images/s, "},
-           {{"", 0}, "at 500 examples/s, "}}) {
+           {{"sequence", 3}, "at 1500 tokens/s on rank 0, "},
+           {{"image", 0}, "at 500 images/s on rank 0, "},
+           {{"", 0}, "at 500 examples/s on rank 0, "}}) {
     OfRank zero(0);
     zero.config.output.peak.flops_per_second = 6e12;
     zero.length.unit = unit;
@@ -115,8 +115,8 @@ TEST(ConsoleTest, MfuOfTheEpochAndOfTheRunWhereThePeakIsKnown) {
   EXPECT_THAT(text, HasSubstr("2.0 s, MFU 25.00 %\n"));
   EXPECT_THAT(text, HasSubstr("1.0 s, MFU 50.00 %\n"));
   EXPECT_THAT(text, HasSubstr("\nMFU 33.33 %: 3e+09 training FLOPs per example "
-                              "(3 x forward) at 667 examples/s, against "
-                              "the measured 6 TFLOP/s\n"));
+                              "and device, at 667 examples/s on rank 0, "
+                              "against the measured 6 TFLOP/s\n"));
   zero.config.output.peak_tflops = 6;
   testing::internal::CaptureStdout();
   console.RunDone();

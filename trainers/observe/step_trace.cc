@@ -1,7 +1,5 @@
 #include "trainers/observe/step_trace.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <iterator>
@@ -18,6 +16,7 @@
 #include "parallel/comm/diagnosis/collective_log.h"
 #include "parallel/comm/diagnosis/plain_error.h"
 #include "parallel/device/device_event.h"
+#include "parallel/launch/network.h"
 #include "third_party/absl/status_macros.h"
 
 namespace rankwise {
@@ -40,11 +39,6 @@ RecordedTransfer ToTransfer(const CommEvent& event, int64_t start_ns) {
           .end_seconds = since_start(event.end_ns),
           .wait_start_seconds = since_start(event.wait_start_ns),
           .group = event.group};
-}
-
-std::string HostName() {
-  char name[256] = {};
-  return gethostname(name, sizeof(name) - 1) == 0 ? name : "unknown host";
 }
 
 // An end may be noted when the step is over already: it is drawn within.
@@ -220,6 +214,10 @@ TraceProcess StepTrace::TakeProcess() {
 
 absl::StatusOr<std::string> StepTrace::Write() {
   written_ = true;
+  if (first_step_ == 0) {  // on every rank: all take the same steps
+    return "no trace is written: it begins with the third step after a start, "
+           "and the run ended sooner";
+  }
   StopOperators();  // where the run ended before the last step
   const TraceProcess mine = TakeProcess();
   ASSIGN_OR_RETURN(double origin, FirstStart(mine.spans, worker_));
@@ -232,8 +230,7 @@ absl::StatusOr<std::string> StepTrace::Write() {
   if (worker_.is_first()) {
     file_status_ = WriteTraceFile(config_.file, texts);
     if (!file_status_.ok()) {
-      return absl::StrCat("warning: no trace: ", file_status_.message(),
-                          "; the training goes on");
+      return absl::StrCat("warning: no trace: ", file_status_.message());
     }
   }
   return absl::StrCat("trace of steps ", first_step_, " to ", last_step_,

@@ -3,7 +3,9 @@
 #include <ATen/ops/ones.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <memory>
+#include <string>
 
 #include "parallel/clock/steady_time.h"
 #include "parallel/comm/communicator.h"
@@ -53,6 +55,19 @@ TEST(StepTrafficTest, NeedsNoCommunicator) {
     EXPECT_TRUE(seen.events.empty());
     EXPECT_FALSE(seen.record.has_value());
   }
+}
+
+TEST(StepTraceTest, WithoutAStepThatItFollowsItWritesNothing) {
+  const std::string file = testing::TempDir() + "/no_steps.json";
+  const Worker worker;
+  StepTrace trace({.file = file}, worker);
+  EXPECT_FALSE(trace.Begin());  // warms up
+  const absl::StatusOr<std::string> said = trace.Write();
+  ASSERT_TRUE(said.ok()) << said.status();
+  EXPECT_EQ(said->find("no trace is written: "), 0u) << *said;
+  EXPECT_TRUE(trace.written());
+  EXPECT_TRUE(trace.file_status().ok());
+  EXPECT_FALSE(std::filesystem::exists(file));
 }
 
 }  // namespace
