@@ -352,6 +352,12 @@ absl::StatusOr<StudyConfig> ConfigFromFlags() {
   StudyConfig config;
   RETURN_IF_ERROR(SetHosts(&config));
   RETURN_IF_ERROR(SetLists(&config));
+  if (!absl::GetFlag(FLAGS_data_dir).empty() &&
+      absl::GetFlag(FLAGS_dataset).empty()) {
+    return BadFlag(
+        "--data_dir: no model reads files by default: pass --dataset=cifar10 "
+        "or --dataset=text too");
+  }
   absl::SetFlag(&FLAGS_data_dir, UserPath(absl::GetFlag(FLAGS_data_dir)));
   config.micro_batches = absl::GetFlag(FLAGS_microbatches);
   config.repetitions = absl::GetFlag(FLAGS_repetitions);
