@@ -55,7 +55,7 @@ DdpConfig::CommHook CommHookNamed(const std::string& name) {
                         : DdpConfig::CommHook::kBf16;
 }
 
-// Refuses the flags that only MakeEngine's reducer reads.
+// Refuses the flags that --ddp=simple ignores.
 void CheckFlagsOfSimple(FlagChecks& checks) {
   for (const char* name :
        {"bucket_cap_mb", "first_bucket_mb", "gradient_as_bucket_view",

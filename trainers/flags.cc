@@ -228,9 +228,9 @@ DataConfig DataFromFlags(const ModelSpec& model, FlagChecks& checks) {
   checks.OneOf("dataset", data.dataset, DatasetNames());
   if (!data.data_dir.empty() && data.dataset != "cifar10" &&
       data.dataset != "text") {
-    checks.Complain(
-        absl::StrCat("--data_dir=", data.data_dir, ": --dataset=", data.dataset,
-                     " reads no files; only --dataset=cifar10, text do"));
+    checks.Complain(absl::StrCat(
+        "--data_dir=", absl::GetFlag(FLAGS_data_dir), ": --dataset=",
+        data.dataset, " reads no files; only --dataset=cifar10, text do"));
   }
   return data;
 }

@@ -124,8 +124,8 @@ absl::Status Serve(const TrainConfig& config, Role& role) {
         const std::string outcome =
             others > 0 ? absl::StrCat("training continues with ",
                                       Counted(others, "worker"))
-                       : "no worker is left, as the others have finished; the "
-                         "updates that it had not pushed are missing";
+                       : "no other worker is still training; the updates that "
+                         "it had not yet pushed are lost";
         std::fprintf(stderr,
                      "warning: rank %d, a worker, no longer answers; %s\n",
                      rank, outcome.c_str());

@@ -26,8 +26,7 @@ TRAINER_FLAG(
     kLosses, bool, scale_lr_by_staleness, false,
     "with ssp and async: divide the learning rate of a gradient by 1 + the "
     "number of updates since its parameters were read, instead of by the "
-    "number "
-    "of workers");
+    "number of workers that have not been lost");
 TRAINER_FLAG(
     kLosses, int64_t, local_steps, 1,
     "steps that each worker takes with an optimizer of its own before it "

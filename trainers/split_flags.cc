@@ -31,13 +31,13 @@ ModelSplit TensorSplitFromFlags(int tensor) {
 absl::Status CheckSplitOfModel(const ModelSplit& split) {
   FlagChecks checks;
   checks.InRange("tp_overlap", split.overlap_pieces, 1, kMostPieces);
-  // split.tensor does not count pretended ranks.
+  // tensor_parallel's pretended ranks are not in split.tensor.
   if (split.overlap_pieces > 1 && split.tensor == 1 &&
       absl::GetFlag(FLAGS_backend) != "fake") {
     checks.Complain(absl::StrCat(
         "--tp_overlap=", split.overlap_pieces,
-        ": cuts what is exchanged among the ranks of --tp, which must be at "
-        "least 2"));
+        ": needs at least 2 ranks along tp (--tp of hybrid, --nproc of "
+        "tensor_parallel)"));
   }
   const int64_t every = absl::GetFlag(FLAGS_check_divergence_every);
   if (every != 0) {

@@ -224,7 +224,7 @@ TEST(AnswerText, ControlCharactersOfRecordsDoNotReachTheTerminal) {
 TEST(AnswerText, OneRepetitionGivesNoEfficiency) {
   const std::string text =
       TextOf({MakeRun({.binary = "single"}), MakeRun({.world_size = 2})});
-  EXPECT_THAT(text, HasSubstr("No efficiency, for want of a comparison"));
+  EXPECT_THAT(text, HasSubstr("No efficiency: nothing could be compared"));
   EXPECT_THAT(text, HasSubstr("single on 1 rank has 1 repetition"));
   EXPECT_THAT(text, Not(HasSubstr("nan")));
 }
@@ -243,7 +243,7 @@ TEST(AnswerText, OfOneWorldSizeItSaysNothingAboutScaling) {
       "same global batch and the same batch per rank. That says nothing about "
       "scaling: ";
   EXPECT_THAT(TextOf(runs),
-              HasSubstr(same + "run more ranks by --world_sizes.\n"));
+              HasSubstr(same + "run on more ranks (--world_sizes).\n"));
   EXPECT_THAT(TextOf(runs), Not(HasSubstr("notes below")));
   runs.push_back(MakeRun({.world_size = 2}));  // once
   EXPECT_THAT(TextOf(runs), HasSubstr(same + "the notes below say why"));

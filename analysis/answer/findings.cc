@@ -102,19 +102,19 @@ std::string HardwareSentence(const ScalingRow& row, Scaling scaling) {
       row.cell->Name(), ScalingText(scaling), PercentText(cell));
 }
 
-// Where no row with an efficiency is under one way of scaling: what was
-// compared instead, and where it says why the others were not. "" where there
-// is nothing but base cases.
+// If no row with an efficiency is strong, weak or fixed-memory scaling: what
+// was compared instead, and where the reasons for the refusals are. Empty if
+// there are only base cases.
 std::string WithoutScalingSentence(const Answer& answer) {
   const bool refused = absl::c_any_of(answer.rows, [](const ScalingRow& row) {
     return row.scaling != "base" && !row.efficiency.ok();
   });
   const ScalingRow* both = BestOfTheLargest(answer, "both");
   if (both == nullptr) {
-    return refused
-               ? "No efficiency, for want of a comparison: the notes below say "
-                 "why."
-               : "";
+    return refused ? "No efficiency: nothing could be compared; the notes "
+                     "below say "
+                     "why."
+                   : "";
   }
   return absl::StrFormat(
       "%s trains %.2f times as fast as %s, with the same global batch and the "
@@ -122,7 +122,7 @@ std::string WithoutScalingSentence(const Answer& answer) {
       both->cell->Name(), both->efficiency->speedup, both->base->Name(),
       ForcedMark(*both),
       refused ? "the notes below say why the other runs were not compared"
-              : "run more ranks by --world_sizes");
+              : "run on more ranks (--world_sizes)");
 }
 
 Finding HowWellItScales(const Answer& answer) {

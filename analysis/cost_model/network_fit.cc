@@ -280,8 +280,8 @@ class Collector {
   // By collective, backend, world size and whether it crossed hosts.
   std::map<std::tuple<std::string, std::string, int64_t, bool>, Measured>
       measured_;
-  // By collective and way: sizes, however many launches measured them, summed
-  // over all world sizes.
+  // Number of sizes by collective and way, summed over world sizes; a size
+  // counts once per world size, however many launches measured it.
   std::map<std::pair<std::string, std::string>, int> sizes_of_way_;
   // By source, run and launch.
   std::map<std::tuple<std::string, std::string, int64_t>, int64_t> numbers_;

@@ -220,8 +220,8 @@ struct MessageLine {
 
 // The curve's line between two ranks, scaled to what messages of `bytes` take:
 // of ping_pong, which times one message at a time as a pipeline's link is used,
-// or else of send_recv; of those between hosts where neither was measured
-// within one. NotFound, saying what to measure, where none was measured at all.
+// or else of send_recv. The lines between hosts are used only if neither was
+// measured within one. NotFound, saying what to measure, if there are none.
 absl::StatusOr<MessageLine> LineOfMessages(const NetworkModel& network,
                                            double bytes);
 

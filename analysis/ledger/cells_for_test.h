@@ -32,7 +32,7 @@ struct CellForTest {
   int repetitions = 2;
   bool captured = false;
   std::vector<RecordedAxis> mesh = {};
-  int64_t hosts = 1;  // as many ranks on each, in order
+  int64_t hosts = 1;  // ranks are divided evenly, in rank order
 };
 
 // Cells with their ledgers, without warm-up. `ledgers` points into `cells`.

@@ -98,7 +98,8 @@ ABSL_FLAG(bool, oversubscribe, false,
 ABSL_FLAG(uint64_t, seed, 0, "of the trainers, and of the order of the runs");
 ABSL_FLAG(std::string, model, "", "as the trainers take it; empty: theirs");
 ABSL_FLAG(std::string, dataset, "",
-          "synthetic or cifar10; empty: synthetic, which needs no files");
+          "synthetic, tokens, cifar10, text, ...; empty: the model's synthetic "
+          "one, which needs no files");
 ABSL_FLAG(std::string, data_dir, "", "folder of the dataset's files");
 ABSL_FLAG(std::string, device, "", "as the trainers take it; empty: auto");
 ABSL_FLAG(std::string, backend, "", "as the trainers take it; empty: auto");
@@ -252,12 +253,25 @@ std::vector<std::string> TrainerFlags() {
 }
 
 // The trainers' default, or what the last of `flags` says.
-std::string ModelOf(const std::vector<std::string>& flags) {
-  std::string model = "simple_cnn";
+std::string LastValue(const std::vector<std::string>& flags,
+                      absl::string_view name, std::string value) {
   for (absl::string_view flag : flags) {
-    if (absl::ConsumePrefix(&flag, "--model=")) model = std::string(flag);
+    if (absl::ConsumePrefix(&flag, name)) value = std::string(flag);
   }
-  return model;
+  return value;
+}
+
+absl::Status CheckDataFolder(const std::vector<std::string>& flags) {
+  const std::string dataset = LastValue(flags, "--dataset=", "");
+  if (absl::GetFlag(FLAGS_data_dir).empty() || dataset == "cifar10" ||
+      dataset == "text") {
+    return absl::OkStatus();
+  }
+  return BadFlag("--data_dir: ",
+                 dataset.empty()
+                     ? "no model reads files by default"
+                     : absl::StrCat("--dataset=", dataset, " reads no files"),
+                 ": pass --dataset=cifar10 or --dataset=text too");
 }
 
 absl::StatusOr<std::vector<Scaling>> PipelineScalings(
@@ -352,12 +366,6 @@ absl::StatusOr<StudyConfig> ConfigFromFlags() {
   StudyConfig config;
   RETURN_IF_ERROR(SetHosts(&config));
   RETURN_IF_ERROR(SetLists(&config));
-  if (!absl::GetFlag(FLAGS_data_dir).empty() &&
-      absl::GetFlag(FLAGS_dataset).empty()) {
-    return BadFlag(
-        "--data_dir: no model reads files by default: pass --dataset=cifar10 "
-        "or --dataset=text too");
-  }
   absl::SetFlag(&FLAGS_data_dir, UserPath(absl::GetFlag(FLAGS_data_dir)));
   config.micro_batches = absl::GetFlag(FLAGS_microbatches);
   config.repetitions = absl::GetFlag(FLAGS_repetitions);
@@ -374,7 +382,8 @@ absl::StatusOr<StudyConfig> ConfigFromFlags() {
   config.oversubscribe = absl::GetFlag(FLAGS_oversubscribe);
   config.seed = absl::GetFlag(FLAGS_seed);
   config.trainer_flags = TrainerFlags();
-  config.model = ModelOf(config.trainer_flags);
+  RETURN_IF_ERROR(CheckDataFolder(config.trainer_flags));
+  config.model = LastValue(config.trainer_flags, "--model=", "simple_cnn");
   RETURN_IF_ERROR(SetLayouts(&config));
   RETURN_IF_ERROR(CheckStudyConfig(config));
   return config;

@@ -239,6 +239,8 @@ TEST_F(StudyTest, BadCommandLinesSayWhatIsWrong) {
       {"--from=trainers", "trainers: holds no *.jsonl"},
       {"--from=trainers --warmup_steps=-1", "--warmup_steps: expected 0"},
       {"--data_dir=images", "--data_dir: no model reads files by default"},
+      {"--data_dir=images --trainer_flags=--dataset=tokens",
+       "--data_dir: --dataset=tokens reads no files"},
       {"--dataset=cifar10 --data_dir=\"$(printf 'a\\nb')\"",
        "--data_dir: its value holds a line"},
       {"--unknown=1", "Unknown command line flag 'unknown'"},

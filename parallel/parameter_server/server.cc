@@ -211,7 +211,8 @@ double ParameterServer::RateFactor(const Peer& peer) const {
   if (config_.consistency.synchronous) return 1;
   if (config_.scale_by_staleness)
     return 1 / static_cast<double>(1 + version_ - peer.request.read_version);
-  // Those that have finished count, too: the rate of the others stays the same.
+  // Workers that have finished still count, so that the others' learning rate
+  // does not change.
   const auto workers = std::count_if(
       peers_.begin(), peers_.end(),
       [](const auto& each) { return each->state != Peer::State::kLost; });

@@ -47,10 +47,10 @@ class ParameterServer {
   // Applies the gradients of rows() (Li et al. 2014, "Scaling Distributed
   // Machine Learning with the Parameter Server", algorithm 1).
   using Update = std::function<void(double learning_rate)>;
-  // Called, on the worker's thread, for each worker that is lost before the job
-  // ends: with its rank in the job, and the number of workers that continue; 0:
-  // the others have finished. Not for the last worker if none has finished:
-  // FinishRound then throws.
+  // Called on the worker's thread for each worker that is lost before the job
+  // ends, with its rank in the job and the number of workers still training; 0
+  // if the only ones left have finished. Not called for the last worker if none
+  // has finished: FinishRound throws instead.
   using OnLost = std::function<void(int rank, int others)>;
 
   // Takes its rows from the parameters' present values. `workers`: the links

@@ -53,7 +53,7 @@ absl::StatusOr<MappedFile> Map(int fd, const std::string& path) {
 // NotFound when there is no such file; otherwise the operating system's reason,
 // with the path.
 absl::StatusOr<MappedFile> OpenMapped(const std::string& path) {
-  // Without O_NONBLOCK, opening a FIFO waits for a writer.
+  // O_NONBLOCK: opening a FIFO would otherwise block until it has a writer.
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return Failed("open", path);
   auto file = Map(fd, path);

@@ -1,6 +1,6 @@
-"""What calls CUDA or NCCL: cuda_library, a cc_library of .cu files, and cuda_objects, the objects of .cc files.
+"""Rules for code that calls CUDA or NCCL: cuda_library, a cc_library of .cu files, and cuda_objects, object files of .cc files.
 
-Under --config=cuda its sources are compiled by nvcc and linked with the CUDA runtime that LibTorch brings. Without it the
+Under --config=cuda a cuda_library's sources are compiled by nvcc and linked with the CUDA runtime that LibTorch brings. Without it the
 library has its headers alone, and nvcc is not fetched.
 """
 
@@ -38,7 +38,7 @@ def _arguments(ctx, context, host_compiler, source, output):
     arguments.add_all(context.system_includes, before_each = "-isystem")
     return arguments
 
-def _cuda_objects_impl(ctx):
+def _nvcc_objects_impl(ctx):
     if not ctx.file.nvcc:
         return [DefaultInfo(files = depset())]
     toolchain = find_cpp_toolchain(ctx)
@@ -59,8 +59,8 @@ def _cuda_objects_impl(ctx):
         objects.append(output)
     return [DefaultInfo(files = depset(objects))]
 
-_cuda_objects = rule(
-    implementation = _cuda_objects_impl,
+_nvcc_objects = rule(
+    implementation = _nvcc_objects_impl,
     attrs = {
         "srcs": attr.label_list(allow_files = [".cu"]),
         "hdrs": attr.label_list(allow_files = [".h"]),
@@ -84,7 +84,7 @@ def cuda_library(name, srcs, hdrs, deps = [], **kwargs):
       **kwargs: of cc_library.
     """
     objects = name + "_objects"
-    _cuda_objects(
+    _nvcc_objects(
         name = objects,
         srcs = srcs,
         hdrs = hdrs,
@@ -108,14 +108,14 @@ def cuda_library(name, srcs, hdrs, deps = [], **kwargs):
     )
 
 def cuda_objects(name, srcs, hdrs, deps = []):
-    """The objects of .cc files that call CUDA or NCCL, for the srcs of a library; none without --config=cuda.
+    """Compiles .cc files that call CUDA or NCCL to objects, for the srcs of a library; there are none without --config=cuda.
 
-    A library of its own would pass the includes and defines of CUDA on to all that depend on it, which would be compiled a second time.
+    A cc_library would propagate CUDA's include paths and defines to its dependents, which would then be compiled once per build.
 
     Args:
       name: of the objects.
       srcs: .cc files.
-      hdrs: headers of the library whose srcs they are for.
+      hdrs: headers of that library which the sources include.
       deps: cc_library targets.
     """
     compiled = name + "_compiled"

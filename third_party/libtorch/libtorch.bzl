@@ -45,9 +45,12 @@ def _version_of(repository_ctx, folder):
     return ""
 
 def _libtorch_impl(repository_ctx):
+    # First, as fetching the other repository starts this function again.
+    headers_version = ""
+    if repository_ctx.attr.headers_of:
+        headers_version = _version_of(repository_ctx, repository_ctx.path(repository_ctx.attr.headers_of).dirname)
     torch = _installed_torch(repository_ctx)
-    fits = not torch or all([repository_ctx.path(str(torch) + "/" + file).exists for file in repository_ctx.attr.witnesses])
-    if torch and fits:
+    if torch and all([repository_ctx.path(str(torch) + "/" + file).exists for file in repository_ctx.attr.witnesses]):
         site_packages = torch.dirname
         repository_ctx.symlink(torch, "torch")
         nvidia = site_packages.get_child("nvidia")
@@ -62,8 +65,7 @@ def _libtorch_impl(repository_ctx):
         )
         site_packages = repository_ctx.path(".")
     repository_ctx.template("BUILD", repository_ctx.attr.build_file, {
-        # An installed torch without CUDA is the one for CPUs only: its headers may be of another release than the libraries fetched here.
-        "{headers}": "@libtorch_cpu//:headers" if fits else ":own_headers",
+        "{headers}": "@libtorch_cpu//:headers" if headers_version == _version_of(repository_ctx, repository_ctx.path("torch")) else ":own_headers",
         "{site_packages}": str(site_packages),
     }, executable = False)
 
@@ -73,10 +75,11 @@ def _libtorch_rule(witnesses):
         attrs = {
             "build_file": attr.label(mandatory = True, allow_single_file = True),
             "requirements": attr.label(mandatory = True, allow_single_file = True, doc = "pinned wheels with hashes"),
+            "headers_of": attr.label(doc = "version.py of the torch whose headers are used if it is the same version as the one here"),
             "witnesses": attr.string_list(default = witnesses, doc = "files, relative to torch/, that an installed torch must have to be used"),
         },
         environ = ["TORCH_PATH"],
-        doc = "One target, :torch, of the LibTorch that is installed or fetched.",
+        doc = "The targets :headers and :libraries, and with CUDA :cuda_headers, of the LibTorch that is installed or fetched.",
     )
 
 _libtorch_cpu_repository = _libtorch_rule(["lib/libtorch_cpu.so"])
@@ -98,5 +101,6 @@ def libtorch_cuda_repository(name):
     _libtorch_cuda_repository(
         name = name,
         build_file = Label("//third_party/libtorch:libtorch_cuda.BUILD"),
+        headers_of = "@libtorch_cpu//:torch/version.py",
         requirements = Label("//third_party/libtorch:requirements-cuda.txt"),
     )

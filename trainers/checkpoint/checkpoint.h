@@ -45,7 +45,8 @@ class CheckpointStore {
   // To be called when all shards of the last Save are known to be saved, by one
   // rank or by all: deletes older checkpoints, and what is left of incomplete
   // ones. Those of later steps, or of the same in another layout, which would
-  // win at the next LoadLatest, are set aside as `<name>.superseded`.
+  // win at the next LoadLatest, are set aside as `<name>.superseded`
+  // (SupersedeSet).
   // FailedPrecondition, with nothing deleted, when a shard is missing after
   // all. Does nothing before the first Save.
   absl::Status Prune();

@@ -58,8 +58,8 @@ absl::StatusOr<int64_t> AddFile(const fs::path& dir, const std::string& file,
   return bytes;
 }
 
-// What was set aside before keeps its name. Ranks that choose one at the same
-// time choose for the same file, which only one of them can rename.
+// A name under which no earlier file was set aside. Two ranks can pick the same
+// name only for the same file, which only one of them can rename.
 std::string UnusedSupersededPath(const std::string& path) {
   std::string unused = absl::StrCat(path, kSupersededSuffix);
   std::error_code ignored;  // the rename reports it
@@ -163,7 +163,7 @@ absl::Status SetAsideCheckpoints(const std::string& dir) {
   if (sets.empty()) return absl::OkStatus();
   std::printf(
       "%s: this run starts from the beginning; existing checkpoints are "
-      "renamed %s, so that no restart continues from them (--resume would "
+      "renamed %s*, so that no restart continues from them (--resume would "
       "continue from them)\n",
       dir.c_str(), absl::StrCat("*", kSupersededSuffix).c_str());
   return absl::OkStatus();

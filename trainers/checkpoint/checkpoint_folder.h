@@ -62,8 +62,8 @@ absl::StatusOr<std::vector<CheckpointSet>> ListCheckpointSets(
 absl::Status RemoveLeftovers(const std::string& dir, int64_t last_step);
 
 absl::Status RemoveSet(const CheckpointSet& set);
-// Renames its files to `<name>.superseded`, or with the first number from 2 on
-// that is free: `<name>.superseded.2`. Nothing here reads or deletes these.
+// Renames its files to `<name>.superseded` or, if that exists, to
+// `<name>.superseded.2`, `.3` and so on. Nothing here reads or deletes these.
 absl::Status SupersedeSet(const CheckpointSet& set);
 
 // SupersedeSet for all checkpoints in `dir`, so that restarts of a run that

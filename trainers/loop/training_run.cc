@@ -15,6 +15,7 @@
 #include "parallel/clock/steady_time.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/trace/operators.h"
+#include "records/text.h"
 #include "third_party/absl/status_macros.h"
 #include "trainers/loop/computed_memory.h"
 #include "trainers/loop/memory_meter.h"
@@ -175,7 +176,7 @@ absl::Status TrainingRun::OpenCheckpoints(ShardedState sharded) {
 }
 
 absl::Status TrainingRun::OpenOutputs() {
-  // A run that continues is not refused: what is left must be trained.
+  // A resumed run is not refused: its remaining steps must still be trained.
   if (progress_.step == 0) {
     RETURN_IF_ERROR(StepTrace::Check(config_.output.trace, total_steps_));
   }
@@ -222,9 +223,9 @@ absl::Status TrainingRun::Train(const StepFunction& step,
   const int64_t steps_left = total_steps_ - progress_.step;
   if (traces && steps_left <= StepTraffic::kWarmUpSteps) {
     console_->Say(
-        absl::StrCat("no trace is written: it begins with the third step after "
-                     "a start, and the run has ",
-                     steps_left, " left"));
+        absl::StrCat("no trace is written: tracing begins with the third step "
+                     "after a start, and the run has ",
+                     Counted(steps_left, "step"), " left"));
   } else if (traces) {
     RETURN_IF_ERROR(Guarded("comparing the ranks' clocks", [&] {
       trace_ = std::make_unique<StepTrace>(config_.output.trace, worker_);
@@ -468,7 +469,11 @@ absl::Status TrainingRun::EndPreempted() {
   RETURN_IF_ERROR(Guarded("saving the last checkpoint",
                           [&] { return FinishCheckpoints(); }));
   if (trace_ != nullptr && !trace_->written()) {
-    RETURN_IF_ERROR(WriteTrace());
+    // The checkpoint is safe: nothing that a trace may lack changes the
+    // outcome.
+    if (const absl::Status traced = WriteTrace(); !traced.ok()) {
+      console_->SayRank(absl::StrCat("warning: no trace: ", traced.message()));
+    }
   }
   if (writer_ != nullptr) {
     RETURN_IF_ERROR(writer_->Close());

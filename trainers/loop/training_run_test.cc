@@ -1,4 +1,4 @@
-// Runs with --trace that continue shortly before their end, or are preempted.
+// Runs with --trace that are resumed shortly before their end, or preempted.
 #include "trainers/loop/training_run.h"
 
 #include <gmock/gmock.h>
@@ -74,7 +74,8 @@ TEST_F(TracedRunTest, ResumedWithTooFewStepsLeftItTrainsWithoutATrace) {
   config_.max_steps = 5;
   config_.checkpoint.resume = true;
   config_.output.trace.file = trace_file_;
-  for (const char* left : {"the run has 1 left", "the run has 0 left"}) {
+  for (const char* left :
+       {"the run has 1 step left", "the run has 0 steps left"}) {
     testing::internal::CaptureStdout();
     const absl::Status trained = Train();
     EXPECT_THAT(testing::internal::GetCapturedStdout(), HasSubstr(left));

@@ -214,9 +214,9 @@ TraceProcess StepTrace::TakeProcess() {
 
 absl::StatusOr<std::string> StepTrace::Write() {
   written_ = true;
-  if (first_step_ == 0) {  // on every rank: all take the same steps
-    return "no trace is written: it begins with the third step after a start, "
-           "and the run ended sooner";
+  if (first_step_ == 0) {  // on all ranks or none: all take the same steps
+    return "no trace is written: tracing begins with the third step after a "
+           "start, and the run ended before that";
   }
   StopOperators();  // where the run ended before the last step
   const TraceProcess mine = TakeProcess();
