@@ -103,7 +103,7 @@ def cuda_library(name, srcs, hdrs, deps = [], **kwargs):
         name = name,
         srcs = if_cuda([objects]),
         hdrs = hdrs,
-        deps = deps + if_cuda(["//third_party/libtorch:torch"]),
+        deps = deps + if_cuda(["//third_party/libtorch:libraries"]),
         **kwargs
     )
 
