@@ -100,10 +100,11 @@ std::vector<std::string> GatherText(Communicator* comm,
   const auto sizes =
       MakeGroupControl(comm->process_group())->Gather({&size, 1});
   if (comm->rank() != 0) {
+    if (text.empty()) return {};
     std::vector<at::Tensor> message = {
         ByteTensor(static_cast<int64_t>(text.size()))};
     std::memcpy(message[0].data_ptr(), text.data(), text.size());
-    if (!text.empty()) backend->send(message, 0, kTextTag)->wait();
+    backend->send(message, 0, kTextTag)->wait();
     return {};
   }
   std::vector<std::string> texts = {text};
