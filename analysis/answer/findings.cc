@@ -111,10 +111,8 @@ std::string WithoutScalingSentence(const Answer& answer) {
   });
   const ScalingRow* both = BestOfTheLargest(answer, "both");
   if (both == nullptr) {
-    return refused ? "No efficiency: nothing could be compared; the notes "
-                     "below say "
-                     "why."
-                   : "";
+    if (!refused) return "";
+    return "No efficiency: nothing could be compared; the notes below say why.";
   }
   return absl::StrFormat(
       "%s trains %.2f times as fast as %s, with the same global batch and the "

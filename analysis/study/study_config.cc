@@ -252,7 +252,8 @@ std::vector<std::string> TrainerFlags() {
   return flags;
 }
 
-// The trainers' default, or what the last of `flags` says.
+// What follows `name`, such as "--model=", in the last of `flags` that begins
+// with it; `value` if none does.
 std::string LastValue(const std::vector<std::string>& flags,
                       absl::string_view name, std::string value) {
   for (absl::string_view flag : flags) {

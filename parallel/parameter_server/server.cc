@@ -154,20 +154,17 @@ void ParameterServer::Lose(Peer& peer, const std::string& why) {
     peer.state = Peer::State::kLost;
     last_loss_ = absl::StrCat("no worker is left; the last one, rank ",
                               peer.link.peer(), ": ", why);
-    others = Working();
-    const bool any_finished = std::any_of(
-        peers_.begin(), peers_.end(),
-        [](const auto& each) { return each->state == Peer::State::kDone; });
-    report = !ending_ && (others > 0 || any_finished);
+    others = CountIn(Peer::State::kWorking);
+    report = !ending_ && (others > 0 || CountIn(Peer::State::kDone) > 0);
     changed_.notify_all();
   }
   if (report) on_lost_(peer.link.peer(), others);
 }
 
-int ParameterServer::Working() const {
-  return static_cast<int>(std::count_if(
-      peers_.begin(), peers_.end(),
-      [](const auto& peer) { return peer->state == Peer::State::kWorking; }));
+int ParameterServer::CountIn(Peer::State state) const {
+  return static_cast<int>(
+      std::count_if(peers_.begin(), peers_.end(),
+                    [&](const auto& peer) { return peer->state == state; }));
 }
 
 int64_t ParameterServer::SlowestRound() const {
@@ -177,7 +174,7 @@ int64_t ParameterServer::SlowestRound() const {
       slowest = std::min(slowest, peer->round);
     if (peer->state == Peer::State::kDone) done = std::max(done, peer->round);
   }
-  return Working() > 0 ? slowest : done;
+  return CountIn(Peer::State::kWorking) > 0 ? slowest : done;
 }
 
 bool ParameterServer::CanApply() const {
@@ -193,7 +190,9 @@ ServedRound ParameterServer::FinishRound(int64_t round) {
   std::unique_lock lock(mutex_);
   while (SlowestRound() < round) {
     const double start = SteadySeconds();
-    changed_.wait(lock, [&] { return CanApply() || Working() == 0; });
+    changed_.wait(lock, [&] {
+      return CanApply() || CountIn(Peer::State::kWorking) == 0;
+    });
     result.wait_seconds += SteadySeconds() - start;
     if (!CanApply()) {
       if (SlowestRound() < 0) throw std::runtime_error(last_loss_);
@@ -213,10 +212,9 @@ double ParameterServer::RateFactor(const Peer& peer) const {
     return 1 / static_cast<double>(1 + version_ - peer.request.read_version);
   // Workers that have finished still count, so that the others' learning rate
   // does not change.
-  const auto workers = std::count_if(
-      peers_.begin(), peers_.end(),
-      [](const auto& each) { return each->state != Peer::State::kLost; });
-  return 1 / std::max(static_cast<double>(workers), 1.0);
+  const int workers =
+      CountIn(Peer::State::kWorking) + CountIn(Peer::State::kDone);
+  return 1 / static_cast<double>(std::max(workers, 1));
 }
 
 void ParameterServer::Apply(ServedRound& result) {

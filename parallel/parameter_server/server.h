@@ -109,7 +109,7 @@ class ParameterServer {
   void Lose(Peer& peer, const std::string& why);
   void Join();
   // These need `mutex_`.
-  int Working() const;
+  int CountIn(Peer::State state) const;  // of the workers
   // Rounds that all workers that are left have had applied; -1 if all are lost.
   int64_t SlowestRound() const;
   bool CanApply() const;
