@@ -145,11 +145,6 @@ ABSL_FLAG(bool, fake_virtual_time, false,
 namespace rankwise::comm_bench {
 namespace {
 
-bool IsSet(const std::string& flag) {
-  const absl::CommandLineFlag* found = absl::FindCommandLineFlag(flag);
-  return found->CurrentValue() != found->DefaultValue();
-}
-
 std::vector<std::string> Names(const std::string& list) {
   return absl::StrSplit(list, ',');
 }
@@ -399,7 +394,8 @@ absl::StatusOr<BenchConfig> BenchConfigFromFlags() {
   ReadHow(config, checks);
   ReadWhere(config, checks);
   for (const auto& [name, value] : FlagsOf("comm_bench/")) {
-    if (IsSet(name)) config.given.insert(name);
+    if (DiffersFromDefault(*absl::FindCommandLineFlag(name)))
+      config.given.insert(name);
   }
   if (!checks.status().ok()) return checks.status();
   return config;

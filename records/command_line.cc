@@ -70,6 +70,10 @@ void CorrectExitCode(int status, void*) {
 
 }  // namespace
 
+bool DiffersFromDefault(const absl::CommandLineFlag& flag) {
+  return flag.CurrentValue() != flag.DefaultValue();
+}
+
 std::string UserPath(const std::string& path) {
   if (path.empty()) return "";
   const char* typed_in = std::getenv("BUILD_WORKING_DIRECTORY");

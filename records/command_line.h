@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/flags/commandlineflag.h"
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 
@@ -23,6 +24,10 @@ int ExitCode(const absl::Status& status);
 // paths of --flagfile=FILE are UserPaths; a later flag wins over an earlier
 // one.
 std::vector<char*> ParseFlags(int argc, char** argv);
+
+// Whether `flag` has another value than its default. Checks of flags that would
+// be ignored refuse only these: a default changes nothing, typed or not.
+bool DiffersFromDefault(const absl::CommandLineFlag& flag);
 
 // `path` from the folder in which the command was typed: `bazel run` starts
 // binaries in their runfiles and names that folder in BUILD_WORKING_DIRECTORY.

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/flags/commandlineflag.h"
 #include "absl/flags/flag.h"
 
 ABSL_FLAG(int, size, 3, "a number");
@@ -71,6 +72,14 @@ TEST(ParseFlagsDeathTest, WhatEndsLaterKeepsItsExitCode) {
 TEST(ExitCode, IsThatOfBadUsageForInvalidArgument) {
   EXPECT_EQ(ExitCode(absl::InvalidArgumentError("a flag")), kBadUsage);
   EXPECT_EQ(ExitCode(absl::FailedPreconditionError("a run")), kFailed);
+}
+
+TEST(DiffersFromDefaultTest, ATypedDefaultDoesNot) {
+  const absl::CommandLineFlag& size = absl::GetFlagReflectionHandle(FLAGS_size);
+  Parse({"--size=3"});
+  EXPECT_FALSE(DiffersFromDefault(size));
+  Parse({"--size=4"});
+  EXPECT_TRUE(DiffersFromDefault(size));
 }
 
 class UserPathTest : public testing::Test {

@@ -11,6 +11,7 @@
 #include "parallel/ddp/distributed_data_parallel.h"
 #include "parallel/ddp/gradient_sync.h"
 #include "parallel/ddp/sync_batch_norm.h"
+#include "records/command_line.h"
 #include "records/text.h"
 #include "third_party/absl/status_macros.h"
 #include "trainers/flags.h"
@@ -61,7 +62,7 @@ void CheckFlagsOfSimple(FlagChecks& checks) {
        {"bucket_cap_mb", "first_bucket_mb", "gradient_as_bucket_view",
         "find_unused_parameters", "static_graph", "broadcast_buffers"}) {
     const absl::CommandLineFlag* flag = absl::FindCommandLineFlag(name);
-    if (flag->CurrentValue() == flag->DefaultValue()) continue;
+    if (!DiffersFromDefault(*flag)) continue;
     checks.Complain(absl::StrCat("--", name, "=", flag->CurrentValue(),
                                  ": only for --ddp=reducer"));
   }

@@ -302,7 +302,7 @@ CheckpointConfig CheckpointFromFlags(FlagChecks& checks) {
 }
 
 TraceConfig TraceFromFlags(FlagChecks& checks) {
-  constexpr int64_t kDefaultSteps = 5, kMostTracedSteps = 1000;
+  constexpr int64_t kMostTracedSteps = 1000;
   TraceConfig trace{
       .file = UserPath(absl::GetFlag(FLAGS_trace)),
       .steps = FlagInRange(checks, FLAGS_trace_steps, 1, kMostTracedSteps),
@@ -316,7 +316,7 @@ TraceConfig TraceFromFlags(FlagChecks& checks) {
   }
   if (trace.operators)
     checks.Complain("--trace_ops: needs --trace, the file to write to");
-  if (trace.steps != kDefaultSteps)
+  if (DiffersFromDefault(absl::GetFlagReflectionHandle(FLAGS_trace_steps)))
     checks.Complain("--trace_steps: needs --trace, the file to write to");
   return trace;
 }

@@ -10,6 +10,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "records/command_line.h"
 #include "records/text.h"
 #include "third_party/absl/status_macros.h"
 #include "trainers/flags.h"
@@ -107,8 +108,7 @@ void CheckOuterFlags(FlagChecks& checks, int64_t local_steps) {
         absl::StrCat("--outer_lr=", rate, ": needs --local_steps above 1"));
   }
   const auto& momentum = absl::GetFlagReflectionHandle(FLAGS_outer_momentum);
-  if (outer != "nesterov" &&
-      momentum.CurrentValue() != momentum.DefaultValue()) {
+  if (outer != "nesterov" && DiffersFromDefault(momentum)) {
     checks.Complain(absl::StrCat("--outer_momentum=", momentum.CurrentValue(),
                                  ": only for --outer=nesterov"));
   }

@@ -336,7 +336,7 @@ absl::Status SetLayouts(StudyConfig* config) {
   if (text.empty()) return absl::OkStatus();
   for (const char* name : {"trainers", "zero_stages"}) {
     const auto* flag = absl::FindCommandLineFlag(name);
-    if (flag->CurrentValue() == flag->DefaultValue()) continue;
+    if (!DiffersFromDefault(*flag)) continue;
     return BadFlag("--", name,
                    ": --layouts says which trainers run, and how: pass "
                    "one of the two");

@@ -78,8 +78,7 @@ FakeBackendConfig FakeFromFlags(FlagChecks& checks) {
 // A flag of the fake backend that is set without it would do nothing.
 void CheckFakeIsMeant(FlagChecks& checks) {
   for (const auto& [name, flag] : absl::GetAllFlags()) {
-    if (absl::StartsWith(name, "fake_") &&
-        flag->CurrentValue() != flag->DefaultValue())
+    if (absl::StartsWith(name, "fake_") && DiffersFromDefault(*flag))
       checks.Complain(absl::StrCat("--", name, ": only for --backend=fake"));
   }
 }
