@@ -10,11 +10,13 @@
 #include "absl/status/status.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "parallel/launch/rank_env.h"
 #include "records/command_line.h"
 #include "records/replace_file.h"
 #include "samplers/datasets/dataset.h"
+#include "samplers/datasets/file_datasets.h"
 #include "third_party/absl/status_macros.h"
 #include "trainers/loop/optimizer.h"
 #include "trainers/models/model.h"
@@ -226,11 +228,11 @@ DataConfig DataFromFlags(const ModelSpec& model, FlagChecks& checks) {
       .workers = FlagInRange(checks, FLAGS_data_workers, 0, 64)};
   if (data.dataset.empty()) data.dataset = model.default_dataset;
   checks.OneOf("dataset", data.dataset, DatasetNames());
-  if (!data.data_dir.empty() && data.dataset != "cifar10" &&
-      data.dataset != "text") {
-    checks.Complain(absl::StrCat(
-        "--data_dir=", absl::GetFlag(FLAGS_data_dir), ": --dataset=",
-        data.dataset, " reads no files; only --dataset=cifar10, text do"));
+  if (!data.data_dir.empty() && !ReadsFiles(data.dataset)) {
+    checks.Complain(absl::StrCat("--data_dir=", absl::GetFlag(FLAGS_data_dir),
+                                 ": --dataset=", data.dataset,
+                                 " reads no files; only --dataset=",
+                                 absl::StrJoin(kFileDatasets, ", "), " do"));
   }
   return data;
 }

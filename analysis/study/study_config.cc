@@ -22,6 +22,7 @@
 #include "records/record.h"
 #include "records/run_origin.h"
 #include "records/text.h"
+#include "samplers/datasets/file_datasets.h"
 #include "third_party/absl/status_macros.h"
 
 ABSL_FLAG(
@@ -264,15 +265,14 @@ std::string LastValue(const std::vector<std::string>& flags,
 
 absl::Status CheckDataFolder(const std::vector<std::string>& flags) {
   const std::string dataset = LastValue(flags, "--dataset=", "");
-  if (absl::GetFlag(FLAGS_data_dir).empty() || dataset == "cifar10" ||
-      dataset == "text") {
+  if (absl::GetFlag(FLAGS_data_dir).empty() || ReadsFiles(dataset))
     return absl::OkStatus();
-  }
-  return BadFlag("--data_dir: ",
-                 dataset.empty()
-                     ? "no model reads files by default"
-                     : absl::StrCat("--dataset=", dataset, " reads no files"),
-                 ": pass --dataset=cifar10 or --dataset=text too");
+  return BadFlag(
+      "--data_dir: ",
+      dataset.empty() ? "no model reads files by default"
+                      : absl::StrCat("--dataset=", dataset, " reads no files"),
+      ": pass --dataset=", absl::StrJoin(kFileDatasets, " or --dataset="),
+      " too");
 }
 
 absl::StatusOr<std::vector<Scaling>> PipelineScalings(

@@ -3,9 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <iterator>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "samplers/datasets/file_datasets.h"
 
 namespace rankwise {
 namespace {
@@ -41,6 +45,17 @@ TEST(OpenDatasetTest, SequencesAreAsLongAsAskedFor) {
 TEST(OpenDatasetTest, KnowsItsNames) {
   EXPECT_THAT(DatasetNames(), ElementsAre("synthetic", "cifar10", "linear",
                                           "regression", "tokens", "text"));
+}
+
+TEST(OpenDatasetTest, OnlyFileDatasetsNeedAPath) {
+  const std::vector<std::string> names = DatasetNames();
+  EXPECT_EQ(std::count_if(names.begin(), names.end(), ReadsFiles),
+            std::ssize(kFileDatasets));
+  for (const std::string& name : names) {
+    const DatasetConfig config = {.name = name};
+    EXPECT_EQ(OpenDataset(config, Split::kTrain).ok(), !ReadsFiles(name))
+        << name;
+  }
 }
 
 TEST(OpenDatasetTest, RefusesAnUnknownName) {

@@ -1,0 +1,20 @@
+// Which datasets read files. Without tensors, so that a program without
+// LibTorch can check the command lines of trainers.
+#ifndef RANKWISE_SAMPLERS_DATASETS_FILE_DATASETS_H_
+#define RANKWISE_SAMPLERS_DATASETS_FILE_DATASETS_H_
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/string_view.h"
+
+namespace rankwise {
+
+// Of DatasetNames(), those for which OpenDataset needs DatasetConfig::data_dir.
+inline constexpr absl::string_view kFileDatasets[] = {"cifar10", "text"};
+
+inline bool ReadsFiles(absl::string_view dataset) {
+  return absl::c_linear_search(kFileDatasets, dataset);
+}
+
+}  // namespace rankwise
+
+#endif  // RANKWISE_SAMPLERS_DATASETS_FILE_DATASETS_H_
