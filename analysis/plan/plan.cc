@@ -3,9 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <fstream>
 #include <iostream>
-#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -137,11 +135,11 @@ absl::StatusOr<std::vector<RunTrace>> LoadRecorded(const std::string& path) {
 absl::StatusOr<Cluster> ClusterFromFile(const std::string& name) {
   absl::StatusOr<Cluster> known = NamedCluster(name);
   if (known.ok()) return known;
-  std::ifstream file(UserPath(name));
-  if (!file) return absl::InvalidArgumentError(known.status().message());
-  std::ostringstream text;
-  text << file.rdbuf();
-  absl::StatusOr<Cluster> cluster = ClusterFromJson(text.str());
+  const absl::StatusOr<std::string> text = ReadFileOfFlag(UserPath(name));
+  if (absl::IsNotFound(text.status()))
+    return absl::InvalidArgumentError(known.status().message());
+  absl::StatusOr<Cluster> cluster =
+      text.ok() ? ClusterFromJson(*text) : text.status();
   if (cluster.ok()) return cluster;
   return absl::InvalidArgumentError(
       absl::StrCat("--cluster=", name, ": ", cluster.status().message()));

@@ -111,6 +111,7 @@ TEST(Plan, RefusesWhatItCannotUse) {
       {"--model=nano", "give either --cluster"},
       {"--model=nano --cluster=a100-selene --records=x", "give either"},
       {"--model=nano --cluster=dgx", "--cluster=dgx: neither a file nor"},
+      {"--model=nano --cluster=/dev", "--cluster=/dev: is a folder, not a"},
       {"--layers=4 --width=10", "--heads=0: must be from 1"},
       {"--layers=-1 --width=8 --heads=1", "--layers=-1: must be from 1"},
       {"--model=nano --width=130", "--width=130: must be a multiple of"},

@@ -4,10 +4,8 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <optional>
-#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -159,14 +157,13 @@ absl::StatusOr<NetworkModel> NetworkOf(const std::string& link) {
       return FlatNetwork(stated->alpha_us * 1e-6, stated->beta_ns * 1e-9);
     return Bad("link", link, "times of 0 or more");
   }
-  std::ifstream file(UserPath(link));
-  if (!file) {
+  const absl::StatusOr<std::string> text = ReadFileOfFlag(UserPath(link));
+  if (absl::IsNotFound(text.status())) {
     return Bad("link", link,
                "ALPHA_US:BETA_NS_PER_BYTE, as in 5:0.1, or a network's file");
   }
-  std::ostringstream text;
-  text << file.rdbuf();
-  absl::StatusOr<NetworkModel> network = NetworkFromJson(text.str());
+  absl::StatusOr<NetworkModel> network =
+      text.ok() ? NetworkFromJson(*text) : text.status();
   if (network.ok()) return network;
   return absl::InvalidArgumentError(
       absl::StrCat("--link=", link, ": ", network.status().message()));

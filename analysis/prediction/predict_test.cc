@@ -236,6 +236,9 @@ TEST(RunPredict, RefusesBadFlagsByName) {
   EXPECT_THAT(Refusal(changed, bad), HasSubstr("--link=-1:1"));
   changed.link = "nowhere.json";
   EXPECT_THAT(Refusal(changed, bad), HasSubstr("--link=nowhere.json"));
+  changed.link = "/dev";
+  EXPECT_THAT(Refusal(changed, bad),
+              HasSubstr("--link=/dev: is a folder, not a file"));
   changed = flags;
   changed.memory_limit = "much";
   EXPECT_THAT(Refusal(changed, bad), HasSubstr("--memory_limit=much"));

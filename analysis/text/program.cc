@@ -1,6 +1,11 @@
 #include "analysis/text/program.h"
 
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
 #include <iostream>
+#include <sstream>
+#include <system_error>
 #include <utility>
 
 #include "absl/flags/usage.h"
@@ -63,6 +68,18 @@ absl::StatusOr<int64_t> ParseMemory(absl::string_view flag,
       absl::StrCat("--", flag, "=", absl::CHexEscape(text),
                    ": expected an amount of memory such as 512MB, 1.5GiB or "
                    "4GB"));
+}
+
+absl::StatusOr<std::string> ReadFileOfFlag(const std::string& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored))
+    return absl::InvalidArgumentError("is a folder, not a file");
+  errno = 0;
+  std::ifstream file(path);
+  std::ostringstream text;
+  if (file) text << file.rdbuf();
+  if (file && !text.bad()) return text.str();
+  return absl::ErrnoToStatus(errno == 0 ? EIO : errno, "cannot be read");
 }
 
 int Complain(absl::string_view program, const absl::Status& status,

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,17 @@ TEST(ParseMemory, KnowsBothKindsOfUnits) {
   }
   EXPECT_THAT(std::string(ParseMemory("f", "4GB\t").status().message()),
               testing::HasSubstr("--f=4GB\\t: expected an amount"));
+}
+
+TEST(ReadFileOfFlag, GivesTheContentOrSaysWhyNot) {
+  const std::string path = testing::TempDir() + "/file_of_flag";
+  std::ofstream(path) << "two\nlines\n";
+  EXPECT_EQ(*ReadFileOfFlag(path), "two\nlines\n");
+  std::ofstream(path).flush();
+  EXPECT_EQ(*ReadFileOfFlag(path), "");
+  EXPECT_TRUE(absl::IsNotFound(ReadFileOfFlag(path + ".none").status()));
+  EXPECT_EQ(ReadFileOfFlag("/dev").status().message(),
+            "is a folder, not a file");
 }
 
 TEST(Complain, BadUsageIsNotAFailure) {
