@@ -131,6 +131,16 @@ TEST(FakeBackendTest, OneProcessTrainsAsRankZeroOfMany) {
   EXPECT_THAT(run.out, HasSubstr("rank 0 of 8: cpu"));
 }
 
+TEST(FakeBackendTest, PretendedRanksDivideLayersAndTokens) {
+  const Finished run = RunTrainer(
+      "tensor_parallel",
+      {"--backend=fake", "--fake_world_size=4", "--eval=false", "--model=gpt",
+       "--sequence_parallel", "--tp_overlap=2", "--sequence_length=16",
+       "--batch_size=2", "--max_steps=2", "--train_size=16"});
+  EXPECT_EQ(run.code, 0) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("rank 0 of 4: cpu"));
+}
+
 // The test set is one batch of 12 GB of pixels, the training set is small.
 TEST(BadFilesTest, AnEvaluationThatFailsIsCalledThat) {
   const std::string command =

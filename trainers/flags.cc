@@ -378,6 +378,8 @@ FlagEffect EffectOf(const std::string& flag) {
 }
 
 absl::StatusOr<int> WorldSizeFromFlags() {
+  if (absl::GetFlag(FLAGS_backend) == "fake")
+    return FakeRankEnvFromFlags().world_size;
   if (!InsideLauncher()) return absl::GetFlag(FLAGS_nproc);
   ASSIGN_OR_RETURN(const RankEnv env, ReadRankEnv({.master_required = false}));
   return env.world_size;

@@ -48,8 +48,9 @@ T FlagInRange(FlagChecks& checks, const absl::Flag<T>& flag,
   return value;
 }
 
-// The ranks of the job: those of the launcher that this process is in, or else
-// --nproc. InvalidArgument as ReadRankEnv().
+// The ranks of the job: those that --backend=fake pretends, those of the
+// launcher that this process is in, or else --nproc. InvalidArgument as
+// ReadRankEnv().
 absl::StatusOr<int> WorldSizeFromFlags();
 
 // InvalidArgument names the flag, its value and what is allowed. Settles what

@@ -31,9 +31,7 @@ ModelSplit TensorSplitFromFlags(int tensor) {
 absl::Status CheckSplitOfModel(const ModelSplit& split) {
   FlagChecks checks;
   checks.InRange("tp_overlap", split.overlap_pieces, 1, kMostPieces);
-  // tensor_parallel's pretended ranks are not in split.tensor.
-  if (split.overlap_pieces > 1 && split.tensor == 1 &&
-      absl::GetFlag(FLAGS_backend) != "fake") {
+  if (split.overlap_pieces > 1 && split.tensor == 1) {
     checks.Complain(absl::StrCat(
         "--tp_overlap=", split.overlap_pieces,
         ": needs at least 2 ranks along tp (--tp of hybrid, --nproc of "
