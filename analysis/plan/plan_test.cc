@@ -1,5 +1,6 @@
 // The binary, as a person runs it.
 
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 #include <cstdio>
@@ -73,12 +74,24 @@ TEST(Plan, RanksLayoutsAndDrawsTheirScaling) {
   }
 }
 
-// 10,000 ranks, and sizes that are no powers of two.
+// Of processes that have ended: another process's load does not count.
+double ChildrensCpuSeconds() {
+  rusage used;
+  ::getrusage(RUSAGE_CHILDREN, &used);
+  return static_cast<double>(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
+         1e-6 *
+             static_cast<double>(used.ru_utime.tv_usec + used.ru_stime.tv_usec);
+}
+
+// 10,000 ranks, and sizes that are no powers of two. 0.1 s on an AMD EPYC; the
+// limit leaves room for slow machines.
 TEST(Plan, TakesManyRanks) {
+  const double before = ChildrensCpuSeconds();
   const Finished plan = RunPlan(
       "--model=gpt3-175b --cluster=h100-superpod "
       "--world_sizes=96,1000,10000 --best=1");
   EXPECT_EQ(plan.code, 0) << plan.text;
+  EXPECT_LT(ChildrensCpuSeconds() - before, 10);
   EXPECT_THAT(plan.text, HasSubstr("10000 ranks, 10000 examples a step"));
 }
 
