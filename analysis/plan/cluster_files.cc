@@ -5,7 +5,9 @@
 #include <string>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/status/status.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "analysis/plan/cluster.h"
@@ -19,14 +21,30 @@ using Json = nlohmann::json;
 constexpr char kFormat[] = "rankwise cluster";
 constexpr int kVersion = 1;
 
-// A number above 0; throws what `json` must be.
+// Throws what `json` must be unless `ok`.
+void Require(bool ok, const Json& json, const char* what) {
+  if (!ok) throw Json::other_error::create(599, what, &json);
+}
+
+// In the file's units. No cluster has more or less, and what is computed with
+// such numbers would not be finite.
 double Positive(const Json& json, const char* key) {
+  constexpr double kLeast = 1e-9, kMost = 1e9;
   const Json& value = json.at(key);
-  const bool ok = value.is_number() && value.get<double>() > 0 &&
-                  std::isfinite(value.get<double>());
-  if (!ok)
-    throw Json::other_error::create(599, "must be a number above 0", &value);
+  Require(value.is_number() && value.get<double>() >= kLeast &&
+              value.get<double>() <= kMost,
+          value, "must be a number above 0, from 1e-9 to 1e9");
   return value.get<double>();
+}
+
+// It is printed.
+std::string NameOf(const Json& json) {
+  if (!json.contains("name")) return "cluster";
+  const Json& name = json.at("name");
+  std::string text = name.get<std::string>();
+  Require(absl::c_none_of(text, absl::ascii_iscntrl), name,
+          "must not hold control characters");
+  return text;
 }
 
 Device DeviceOf(const Json& json) {
@@ -39,9 +57,8 @@ Device DeviceOf(const Json& json) {
   if (!json.contains("efficiency")) return device;
   const Json& efficiency = json.at("efficiency");
   device.efficiency.most = Positive(efficiency, "most");
-  if (device.efficiency.most > 1)
-    throw Json::other_error::create(599, "must be at most 1",
-                                    &efficiency.at("most"));
+  Require(device.efficiency.most <= 1, efficiency.at("most"),
+          "must be at most 1");
   if (efficiency.contains("scale_gflop"))
     device.efficiency.scale = 1e9 * Positive(efficiency, "scale_gflop");
   return device;
@@ -57,11 +74,10 @@ StatedLinks LinksOf(const Json& json) {
 
 Cluster ClusterOf(const Json& json) {
   Cluster cluster;
-  cluster.name = json.value("name", "cluster");
+  cluster.name = NameOf(json);
   const double devices = Positive(json, "devices_per_node");
-  if (devices != std::floor(devices) || devices > 1 << 20)
-    throw Json::other_error::create(599, "must be a whole number",
-                                    &json.at("devices_per_node"));
+  Require(devices == std::floor(devices) && devices <= 1 << 20,
+          json.at("devices_per_node"), "must be a whole number, up to 1048576");
   cluster.devices_per_node = static_cast<int64_t>(devices);
   cluster.device = DeviceOf(json.at("device"));
   if (json.contains("relative_error"))

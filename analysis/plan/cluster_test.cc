@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "analysis/cost_model/runs_for_test.h"
 #include "analysis/plan/step.h"
@@ -75,6 +76,36 @@ TEST(ClusterFromJsonTest, NamesWhatIsBroken) {
       absl::StrReplaceAll(kFile, {{"intra_node", "inter_nodes"}});
   EXPECT_THAT(std::string(ClusterFromJson(missing).status().message()),
               HasSubstr("intra_node"));
+}
+
+TEST(ClusterFromJsonTest, RefusesNumbersThatNoClusterHas) {
+  for (const char* number : {"1e300", "1e-300", "0", "true", "\"1\""}) {
+    for (const char* key :
+         {"peak_tflops", "memory_gb", "memory_gb_per_second", "scale_gflop",
+          "latency_us", "gb_per_second", "gb_per_second_of_node"}) {
+      const std::string quoted = absl::StrCat("\"", key, "\": ");
+      const std::string text = absl::StrReplaceAll(
+          kFile, {{quoted, absl::StrCat(quoted, number, ", \"unread\": ")}});
+      ASSERT_NE(text, kFile);
+      EXPECT_THAT(std::string(ClusterFromJson(text).status().message()),
+                  HasSubstr(absl::StrCat(
+                      "/", key, ") must be a number above 0, from 1e-9")))
+          << number;
+    }
+  }
+}
+
+TEST(ClusterFromJsonTest, TheNameIsPrintable) {
+  const std::string escape =
+      absl::StrReplaceAll(kFile, {{"\"four\"", "\"four\\u001b[2J\""}});
+  EXPECT_THAT(std::string(ClusterFromJson(escape).status().message()),
+              HasSubstr("(/name) must not hold control characters"));
+  const std::string number = absl::StrReplaceAll(kFile, {{"\"four\"", "4"}});
+  EXPECT_THAT(std::string(ClusterFromJson(number).status().message()),
+              HasSubstr("(/name) type must be string"));
+  const std::string none =
+      absl::StrReplaceAll(kFile, {{"\"name\": \"four\",", ""}});
+  EXPECT_EQ(ClusterFromJson(none)->name, "cluster");
 }
 
 TEST(LineAlongTest, NeighboursShareANode) {

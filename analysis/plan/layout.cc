@@ -87,6 +87,7 @@ Engine Megatron2021() {
   engine.hides_tp_sums = false;
   engine.equal_blocks = true;
   engine.recomputes_blocks = true;
+  engine.recomputes_replicas = true;
   engine.splits_messages = true;
   engine.parameter_bytes = 2;
   engine.gradient_bytes = 2;
@@ -107,7 +108,8 @@ Engine Megatron2022() {
   return engine;
 }
 
-absl::Status CheckLayout(const Model& model, const Layout& layout) {
+absl::Status CheckLayout(const Model& model, const Layout& layout,
+                         const Engine& engine) {
   RETURN_IF_ERROR(Divides("heads", model.heads, "tp", layout.tp));
   if (layout.cp > 1) {
     RETURN_IF_ERROR(Divides("tokens", model.sequence, "2 x cp", 2 * layout.cp));
@@ -121,6 +123,11 @@ absl::Status CheckLayout(const Model& model, const Layout& layout) {
   }
   if (layout.zero > 0 && layout.dp == 1) {
     return absl::InvalidArgumentError("ZeRO needs dp above 1");
+  }
+  if (layout.recompute != Recompute::kNone && layout.is_data_parallel() &&
+      layout.zero == 0 && !engine.recomputes_replicas) {
+    return absl::InvalidArgumentError(
+        "recomputation needs ZeRO, pp, cp or tp: single and ddp have none");
   }
   if (layout.zero == 3 && CutsBackward(layout.schedule)) {
     return absl::InvalidArgumentError(absl::StrCat(

@@ -57,7 +57,10 @@ struct Engine {
   bool hides_tp_sums = true;
   bool equal_blocks = false;       // per stage; else stages of equal FLOPs
   bool recomputes_blocks = false;  // one by one; else a stage as a whole
-  bool splits_messages = false;    // between stages among the ranks along tp
+  // Also where dp without ZeRO is the only axis; //trainers:single and ddp have
+  // no --recompute.
+  bool recomputes_replicas = false;
+  bool splits_messages = false;  // between stages among the ranks along tp
   // Of a parameter, without ZeRO.
   double parameter_bytes = 4, gradient_bytes = 4, optimizer_bytes = 8;
   double reduced_bytes = 4;  // of a gradient that is summed along dp
@@ -74,8 +77,10 @@ Engine Megatron2021();
 Engine Megatron2022();
 
 // Whether `engine` can run it: divisibility of heads, tokens and blocks, what
-// ZeRO and schedules exclude. InvalidArgument says what is not possible.
-absl::Status CheckLayout(const Model& model, const Layout& layout);
+// ZeRO and schedules exclude, whether its replicas recompute. InvalidArgument
+// says what is not possible.
+absl::Status CheckLayout(const Model& model, const Layout& layout,
+                         const Engine& engine);
 
 // The target and flags by which this repository runs the layout:
 // "//trainers:hybrid -- --nproc=16 --pp=2 ...". Without the model's flags where

@@ -103,7 +103,10 @@ absl::Status CheckRange(const char* flag, int64_t value, int64_t least,
 absl::StatusOr<Model> ModelFromFlags() {
   Model model;
   if (const std::string name = absl::GetFlag(FLAGS_model); !name.empty()) {
-    ASSIGN_OR_RETURN(model, NamedModel(name));
+    const absl::StatusOr<Model> known = NamedModel(name);
+    if (!known.ok())
+      return absl::InvalidArgumentError(known.status().message());
+    model = *known;
   }
   const auto take = [&model](int64_t value, int64_t Model::*number) {
     if (value == 0) return;
@@ -209,7 +212,8 @@ absl::StatusOr<SearchConfig> SearchFromFlags() {
     if (!IsScheduleName(schedule) || schedule == "dualpipev" ||
         schedule == "zero_bubble_auto") {
       return absl::InvalidArgumentError(absl::StrCat(
-          "--schedules=", absl::GetFlag(FLAGS_schedules), ": ", schedule,
+          "--schedules=", absl::GetFlag(FLAGS_schedules), ": ",
+          Quoted(schedule),
           " is none that is planned: naive, gpipe, 1f1b, interleaved_1f1b, "
           "zero_bubble_h1, zero_bubble_h2 and zbv are"));
     }

@@ -37,9 +37,9 @@ Mesh MeshOf(const Layout& layout) {
 // All layouts of a mesh that the engine can run, appended to `layouts`.
 class MeshLayouts {
  public:
-  MeshLayouts(const Model& model, const SearchConfig& config, Layout mesh,
+  MeshLayouts(const Setting& setting, const SearchConfig& config, Layout mesh,
               std::vector<Layout>& layouts)
-      : model_(model), config_(config), layout_(mesh), layouts_(layouts) {}
+      : setting_(setting), config_(config), layout_(mesh), layouts_(layouts) {}
 
   void Add() {
     const int64_t replica_batch = config_.global_batch / layout_.dp;
@@ -60,7 +60,7 @@ class MeshLayouts {
         continue;
       }
       for (int64_t chunks = 2; chunks <= kMostChunks; ++chunks) {
-        if (model_.blocks % (layout_.pp * chunks) == 0)
+        if (setting_.model.blocks % (layout_.pp * chunks) == 0)
           AddOptions(schedule, chunks);
       }
     }
@@ -75,13 +75,14 @@ class MeshLayouts {
         layout_.sequence_parallel = sequence;
         for (const Recompute recompute : {Recompute::kNone, Recompute::kFull}) {
           layout_.recompute = recompute;
-          if (CheckLayout(model_, layout_).ok()) layouts_.push_back(layout_);
+          if (CheckLayout(setting_.model, layout_, setting_.engine).ok())
+            layouts_.push_back(layout_);
         }
       }
     }
   }
 
-  const Model& model_;
+  const Setting& setting_;
   const SearchConfig& config_;
   Layout layout_;
   std::vector<Layout>& layouts_;
@@ -99,8 +100,8 @@ std::vector<Layout> AllLayouts(const Setting& setting,
       for (const int64_t cp : Divisors(config.ranks / tp / pp)) {
         const int64_t dp = config.ranks / tp / pp / cp;
         if (config.global_batch % dp != 0) continue;
-        MeshLayouts(setting.model, config,
-                    {.pp = pp, .dp = dp, .cp = cp, .tp = tp}, layouts)
+        MeshLayouts(setting, config, {.pp = pp, .dp = dp, .cp = cp, .tp = tp},
+                    layouts)
             .Add();
       }
     }

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "analysis/plan/output.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -112,6 +113,31 @@ TEST(SearchTest, ListsEachMeshOnceTheFastestFirst) {
                 MeshName(result.best[j].layout));
     }
   }
+}
+
+// single and ddp have no --recompute, however little memory there is.
+TEST(SearchTest, PrintsRecomputeOnlyForTrainersThatHaveIt) {
+  bool recomputes = false;
+  for (const int64_t ranks : {1, 2}) {
+    bool fits = true;
+    for (double memory = 1e9; fits; memory *= 0.9) {
+      const Setting setting = MakeSetting(memory);
+      StepModel steps = *StepModel::Create(setting);
+      const auto result = Search(steps, Ranks(ranks, 16));
+      fits = result.ok();
+      if (!fits) continue;
+      for (const PlannedLayout& planned : result->best) {
+        const std::string command =
+            CommandOf(setting.model, planned.layout, "fp32");
+        if (!absl::StrContains(command, "--recompute")) continue;
+        recomputes = true;
+        EXPECT_FALSE(absl::StrContains(command, "//trainers:single"))
+            << command;
+        EXPECT_FALSE(absl::StrContains(command, "//trainers:ddp")) << command;
+      }
+    }
+  }
+  EXPECT_TRUE(recomputes);
 }
 
 TEST(SearchTest, SaysWhatTheLeastWouldTake) {

@@ -392,7 +392,7 @@ absl::StatusOr<StepModel::Timing> StepModel::Time(const Layout& layout,
                                                   CostSide side,
                                                   bool with_link) {
   const auto& [model, engine, cluster] = setting_;
-  RETURN_IF_ERROR(CheckLayout(model, layout));
+  RETURN_IF_ERROR(CheckLayout(model, layout, engine));
   const LayerWork work = side == CostSide::kMiddle
                              ? WorkFor(layout)
                              : WorkOf(model, layout, engine, cluster, side);
@@ -403,7 +403,7 @@ absl::StatusOr<StepModel::Timing> StepModel::Time(const Layout& layout,
 
 absl::StatusOr<Memory> StepModel::FullestRank(const Layout& layout) {
   const auto& [model, engine, cluster] = setting_;
-  RETURN_IF_ERROR(CheckLayout(model, layout));
+  RETURN_IF_ERROR(CheckLayout(model, layout, engine));
   ASSIGN_OR_RETURN(const Cut* cut, CutOf(layout));
   ASSIGN_OR_RETURN(const Schedule* schedule, ScheduleOf(layout));
   Memory fullest;

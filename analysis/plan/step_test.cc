@@ -216,11 +216,17 @@ TEST(StepTest, RefusesWhatTheEngineRefuses) {
       {{.cp = 3}, "does not divide 128 tokens"},
       {{.pp = 9}, "9 stages of 8 blocks"},
       {{.zero = 1}, "ZeRO needs dp above 1"},
+      {{.recompute = Recompute::kFull}, "recomputation needs ZeRO, pp, cp"},
+      {{.dp = 2, .recompute = Recompute::kFull}, "single and ddp have none"},
       {{.dp = 2, .zero = 3, .schedule = "zbv"}, "splits backward"}};
   for (const auto& [layout, message] : cases) {
     EXPECT_THAT(std::string(steps.Quick(layout).status().message()),
                 ::testing::HasSubstr(message));
   }
+  // Megatron-LM recomputes in replicas, too.
+  EXPECT_TRUE(CheckLayout(EvenModel(), {.dp = 2, .recompute = Recompute::kFull},
+                          Megatron2021())
+                  .ok());
 }
 
 TEST(UnitsRunTest, OnlyTheFirstGatherIsExposed) {

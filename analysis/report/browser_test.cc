@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <set>
 
@@ -28,6 +29,7 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::MatchesRegex;
 using ::testing::Not;
 
 struct Output {
@@ -78,6 +80,10 @@ class BrowserTest : public testing::Test {
 
   // The page after it has drawn, as HTML.
   std::string Show(const std::string& options, const std::string& query = "") {
+    return ShowPage(report_ + query, options);
+  }
+
+  std::string ShowPage(const std::string& page, const std::string& options) {
     const Output output = RunCommand(absl::StrCat(
         "HOME=", folder_,
         " timeout 100 chromium --headless=new --disable-gpu "
@@ -85,7 +91,7 @@ class BrowserTest : public testing::Test {
         folder_, "/profile ", ::getuid() == 0 ? "--no-sandbox " : "",
         "--window-size=1200,1600 "
         "--virtual-time-budget=20000 ",
-        options, " \"file://", report_, query, "\" 2>", folder_, "/log"));
+        options, " \"file://", page, "\" 2>", folder_, "/log"));
     EXPECT_EQ(output.exit_code, 0)
         << RunCommand("cat " + folder_ + "/log").text;
     return output.text;
@@ -100,6 +106,35 @@ class BrowserTest : public testing::Test {
     return nlohmann::json::parse(absl::StrReplaceAll(
         page.substr(start + opening.size(), end - start - opening.size()),
         {{"&lt;", "<"}, {"&gt;", ">"}, {"&amp;", "&"}}));
+  }
+
+  // How far the report reaches beyond a window of 390 px, as of a phone, and
+  // what reaches there: "0" where nothing does. Chromium's own windows are at
+  // least 500 px wide; a frame is not.
+  std::string BeyondAPhone(const std::string& options) {
+    const std::string phone = folder_ + "/phone.html";
+    std::ofstream(phone) << R"(<!doctype html><body>
+<iframe src="report.html" style="width: 390px; height: 1600px; border: 0">
+</iframe><output id="beyond"></output><script>
+const timer = setInterval(() => {
+  const page = document.querySelector('iframe').contentDocument;
+  if (!page?.getElementById('report-status')?.textContent) return;
+  clearInterval(timer);
+  const root = page.scrollingElement, width = page.defaultView.innerWidth;
+  const out = [...page.querySelectorAll('body *')].filter((one) =>
+      one.getBoundingClientRect().right > width && !one.closest('.table, svg'));
+  document.getElementById('beyond').textContent =
+      [root.scrollWidth - width, ...out.map((one) =>
+          `${one.tagName}#${one.id}.${one.className}`)].join(' ');
+}, 100);
+</script>)";
+    const std::string shown =
+        ShowPage(phone, "--allow-file-access-from-files --dump-dom " + options);
+    const std::string opening = "<output id=\"beyond\">";
+    const size_t start = shown.find(opening);
+    if (start == std::string::npos) return "nothing was shown";
+    const size_t text = start + opening.size();
+    return shown.substr(text, shown.find("</output>", text) - text);
   }
 
   std::string folder_, report_;
@@ -148,6 +183,16 @@ TEST_F(BrowserTest, DrawsThemInDarkToo) {
       "--blink-settings=preferredColorScheme=0 --hide-scrollbars "
       "--screenshot=" +
       OutputFolder() + "/dark.png >/dev/null");
+}
+
+// Tables scroll by themselves.
+TEST_F(BrowserTest, FitsAPhone) {
+  Write(*FullAnswer(""));
+  for (const char* scheme : {"1", "0"}) {
+    const std::string beyond = BeyondAPhone(
+        absl::StrCat("--blink-settings=preferredColorScheme=", scheme));
+    EXPECT_THAT(beyond, MatchesRegex("(-[0-9]+|0)( .*)?"));
+  }
 }
 
 TEST_F(BrowserTest, NamesDoNothing) {

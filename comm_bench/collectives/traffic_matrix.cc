@@ -48,7 +48,7 @@ absl::StatusOr<Row> ParseRow(const Line& line, absl::string_view text) {
       return line.Error(absl::StrCat(Quoted(field), " is not a number"));
     }
     if (weight < 0) {
-      return line.Error(absl::StrCat(field,
+      return line.Error(absl::StrCat(weight,
                                      " is negative; nobody sends less "
                                      "than nothing"));
     }

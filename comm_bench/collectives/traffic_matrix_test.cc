@@ -65,6 +65,8 @@ TEST(TrafficMatrixTest, SaysWhatIsNoNumberAndWhere) {
 TEST(TrafficMatrixTest, RefusesNegativeNumbers) {
   EXPECT_THAT(RefusalOf("# first\n1 1\n3 -1", 2),
               HasSubstr(":3: -1 is negative"));
+  // A vertical tab is part of the number, but not of the message.
+  EXPECT_THAT(RefusalOf("1 1\n3 \v-1", 2), HasSubstr(":2: -1 is negative"));
 }
 
 TEST(TrafficMatrixTest, RefusesAnotherNumberOfColumns) {

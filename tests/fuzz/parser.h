@@ -48,7 +48,7 @@ std::string ReadFile(const std::string& path);
 
 // The entries of AllParsers.
 std::vector<Parser> RecordParsers();  // records and what is fitted to them
-std::vector<Parser> TextParsers();    // schedules, studies
+std::vector<Parser> TextParsers();    // schedules, studies, clusters, traffic
 std::vector<Parser> TensorParsers();  // checkpoints, datasets
 
 }  // namespace rankwise::fuzz

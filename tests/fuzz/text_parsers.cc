@@ -1,15 +1,21 @@
-// Files that people write: schedules, and the flags of a study.
+// Files that people write: schedules, the flags of a study, clusters, and who
+// sends how much to whom.
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "analysis/plan/output.h"
+#include "analysis/plan/step.h"
 #include "analysis/study/study_config.h"
 #include "analysis/study/study_folder.h"
 #include "analysis/study/study_plan.h"
+#include "comm_bench/collectives/traffic_matrix.h"
 #include "parallel/pipeline/schedule/schedule.h"
 #include "parallel/pipeline/simulation/simulate.h"
 #include "tests/fuzz/parser.h"
@@ -127,13 +133,110 @@ Verdict CheckDurations(const Parts& parts, const std::string& dir) {
   return {};
 }
 
+std::vector<Parts> ClusterSeeds(const std::string&) {
+  return {
+      {R"({"format": "rankwise cluster", "version": 1, "name": "four",
+ "devices_per_node": 4,
+ "device": {"peak_tflops": 312, "memory_gb": 80, "memory_gb_per_second": 1750,
+            "efficiency": {"most": 0.78, "scale_gflop": 120}},
+ "intra_node": {"latency_us": 2, "gb_per_second": 235},
+ "inter_node": {"latency_us": 5, "gb_per_second_of_node": 176},
+ "relative_error": 0.08})"},
+      {R"({"format": "rankwise cluster", "version": 1, "devices_per_node": 1,
+ "device": {"peak_tflops": 1e3, "memory_gb": 0.5,
+            "efficiency": {"most": 1}},
+ "intra_node": {"latency_us": 0.5, "gb_per_second": 1},
+ "inter_node": {"latency_us": 100, "gb_per_second_of_node": 0.1}})"}};
+}
+
+bool IsPositive(double value) { return std::isfinite(value) && value > 0; }
+
+// A step of every kind of layout takes a time on it.
+std::string StepFault(const plan::Setting& setting) {
+  const plan::Layout layouts[] = {
+      {},        {.dp = 8}, {.dp = 2, .zero = 3},
+      {.cp = 4}, {.tp = 4}, {.pp = 2, .dp = 2, .tp = 2, .micro_batches = 4}};
+  auto steps = plan::StepModel::Create(setting);
+  if (!steps.ok())
+    return absl::StrCat("is no network: ", steps.status().message());
+  for (const plan::Layout& layout : layouts) {
+    const auto step = steps->Predict(layout);
+    if (step.ok() && IsPositive(step->seconds) &&
+        IsPositive(step->interval.high) &&
+        step->interval.low <= step->interval.high)
+      continue;
+    return absl::StrCat("no time for ", MeshName(layout));
+  }
+  return "";
+}
+
+Verdict CheckCluster(const Parts& parts, const std::string&) {
+  auto cluster = plan::ClusterFromJson(parts[0]);
+  if (!cluster.ok()) return {cluster.status()};
+  const plan::Device& device = cluster->device;
+  // Infinite where the file does not state it.
+  const bool moves = device.memory_bytes_per_second > 0;
+  if (!IsPositive(device.peak_flops) || !IsPositive(device.memory_bytes) ||
+      !IsPositive(device.efficiency.most) ||
+      !std::isfinite(device.efficiency.scale) || !moves ||
+      !IsPositive(cluster->deviation) || cluster->devices_per_node < 1)
+    return {absl::OkStatus(), "has numbers that are not finite and positive"};
+  const plan::Setting setting = {*plan::NamedModel("nano"),
+                                 *plan::OwnEngine("fp32"), *std::move(cluster)};
+  if (!IsPrintable(SettingText(setting)))
+    return {absl::OkStatus(), "control characters in the text"};
+  return {absl::OkStatus(), StepFault(setting)};
+}
+
+constexpr int kTrafficRanks = 3;
+
+std::vector<Parts> TrafficSeeds(const std::string&) {
+  return {{"# from rank 0\n1, 2, 4\n\n 4\t2 1 # from rank 1\r\n1,1,5\n"},
+          {"0.1 0.2 0.7\n0.7 0.1 0.2\n1 0 0\n"}};
+}
+
+// What each rank sends adds up, and is what the others receive.
+std::string CountsFault(const comm_bench::TrafficMatrix& matrix,
+                        int64_t count) {
+  std::vector<int64_t> received(kTrafficRanks);
+  for (int from = 0; from < kTrafficRanks; ++from) {
+    const auto sent = matrix.SendCounts(from, count);
+    if (sent.size() != kTrafficRanks ||
+        *std::min_element(sent.begin(), sent.end()) < 0 ||
+        std::accumulate(sent.begin(), sent.end(), int64_t{0}) != count)
+      return absl::StrCat("rank ", from, " does not send ", count);
+    for (int to = 0; to < kTrafficRanks; ++to) received[to] += sent[to];
+  }
+  for (int to = 0; to < kTrafficRanks; ++to) {
+    const auto parts = matrix.ReceiveCounts(to, count);
+    if (std::accumulate(parts.begin(), parts.end(), int64_t{0}) != received[to])
+      return absl::StrCat("rank ", to, " does not receive what is sent to it");
+  }
+  return "";
+}
+
+Verdict CheckTraffic(const Parts& parts, const std::string& dir) {
+  const std::string path = dir + "/traffic.txt";
+  WriteFile(path, parts[0]);
+  const auto matrix = comm_bench::TrafficMatrix::Read(path, kTrafficRanks);
+  if (!matrix.ok()) return {matrix.status()};
+  for (const int64_t count : {0, 1, 1000, 1 << 30}) {
+    const std::string fault = CountsFault(*matrix, count);
+    if (!fault.empty()) return {absl::OkStatus(), fault};
+  }
+  return {};
+}
+
 }  // namespace
 
 std::vector<Parser> TextParsers() {
   return {{"schedule", ScheduleSeeds, CheckSchedule,
            R"(schedule\.csv(, row \d+, column \d+: |: ))"},
           {"study", StudySeeds, CheckStudy, R"(study\.flags(:\d+)?: |--\w+)"},
-          {"durations", DurationSeeds, CheckDurations, ""}};
+          {"durations", DurationSeeds, CheckDurations, ""},
+          {"cluster", ClusterSeeds, CheckCluster,
+           R"(\((/[^ ]*)+\)|^key '\w+' not|^not a cluster's file)"},
+          {"traffic", TrafficSeeds, CheckTraffic, R"(traffic\.txt:\d+: )"}};
 }
 
 }  // namespace rankwise::fuzz
