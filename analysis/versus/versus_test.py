@@ -23,11 +23,11 @@ from frameworks import (FRAMEWORKS, NOT_COMPARED, PROGRAMS, PythonProgram, Rankw
 from works import CASES, TABLES, GptWork, PipelineWork, Work
 
 
-def result(step_seconds=0.1, exposed_seconds=(), losses=(2.0, 1.0), pss=100.0):
+def result(step_seconds=0.1, exposed_seconds=(), losses=(2.0, 1.0), pss=100.0, whole=10.0):
     warm_up = [9.0] * comparison.WARM_UP_STEPS
     return runs.Result(losses=list(losses), step_seconds=warm_up + [step_seconds] * 5,
                        exposed_seconds=(warm_up + list(exposed_seconds)) if exposed_seconds else [],
-                       first_step_seconds=0.5, reported_first_step_seconds=0.5,
+                       first_step_seconds=0.5, reported_first_step_seconds=0.5, whole_seconds=whole,
                        peak_pss_mib=pss, params_file="")
 
 
@@ -58,6 +58,15 @@ class Table(unittest.TestCase):
         text = comparison.table([case("ddp", 2, ours, theirs)])
         self.assertIn("| ddp: exposed communication, ms a step | 10 | 20 | 0.50 |", text)
         self.assertIn("| ddp: exposed communication, % of the time | 20 | 10 | 2.00 |", text)
+
+    def test_an_epoch_is_timed_from_launch_to_end(self):
+        steps = case("fp32", 0, [result(whole=12), result()], [result(whole=30), result()])
+        epoch = dataclasses.replace(steps, work=dataclasses.replace(steps.work, max_steps=0))
+        # 15 steps of 64 images.
+        self.assertIn("| fp32: images/s of an epoch, launch to end | 80 | 32 | 2.50 |", comparison.table([epoch]))
+        self.assertIn("| fp32: an epoch with its evaluation, launch to end, s | 12 | 30 | 0.40 |",
+                      comparison.table([epoch]))
+        self.assertNotIn("launch to end", comparison.table([steps]))
 
     def test_loss_difference_is_the_largest(self):
         found = comparison.loss_differences(
@@ -189,7 +198,7 @@ class ReadSteps(unittest.TestCase):
 
 class Frameworks(unittest.TestCase):
     def works(self):
-        return {name: kind(**({"batch_size": 64, "threads": 1} | options), data_dir="data", max_steps=15,
+        return {name: kind(**({"batch_size": 64, "threads": 1, "max_steps": 15} | options), data_dir="data",
                            start="start.npz") for name, (kind, options) in CASES.items()}
 
     def test_every_case_has_a_table(self):
@@ -210,7 +219,8 @@ class Frameworks(unittest.TestCase):
         able = {name: [case for case, work in self.works().items() if not framework.cannot(work)]
                 for name, framework in FRAMEWORKS.items()}
         self.assertEqual(able, {
-            "pytorch": list(CASES), "jax": [name for name, work in self.works().items() if work.stages == 1],
+            "pytorch": list(CASES),
+            "jax": [name for name, work in self.works().items() if work.stages == 1 and work.max_steps],
             "tensorflow": ["fp32", "bf16", "ddp"], "deepspeed": ["fsdp"]})
         self.assertNotEqual(FRAMEWORKS["tensorflow"].cannot(self.works()["tp"]), NOT_COMPARED)
 
@@ -225,10 +235,17 @@ class Frameworks(unittest.TestCase):
         self.assertEqual(sequence[-2:], ["--parallel=tp", "--sequence_parallel"])
         self.assertEqual(python_command("jax", works["fsdp"])[-1], "--parallel=fsdp")
 
+    def test_an_epoch_takes_the_same_flags(self):
+        work = self.works()["epoch_bf16"]
+        ours, theirs = work.rankwise_command({"single": "bin/single"}), python_command("pytorch", work)
+        self.assertEqual(ours, ["bin/single", "--dataset=cifar10", *work.shared_flags()])
+        self.assertEqual(theirs, ["python3", str(PROGRAMS / "pytorch_cnn.py"), *work.shared_flags()])
+        self.assertEqual([flag for flag in ours if "epoch" in flag or "steps" in flag], ["--max_steps=0", "--epochs=1"])
+
     def test_readers_of_different_examples(self):
         works = self.works()
         self.assertEqual({name: (work.readers(), work.examples_per_reader()) for name, work in works.items()}, {
-            "fp32": (1, 64), "bf16": (1, 64), "ddp": (2, 64), "tp": (1, 8), "tp_sequence": (1, 8),
+            "fp32": (1, 64), "bf16": (1, 64), "ddp": (2, 64), "epoch_fp32": (1, 64), "epoch_bf16": (1, 64), "tp": (1, 8), "tp_sequence": (1, 8),
             "pp_tp": (1, 16), "fsdp": (2, 8),
             "1f1b_32": (1, 256), "1f1b_64": (1, 512), "1f1b_128": (1, 1024),
             "zero_bubble_32": (1, 256), "zero_bubble_64": (1, 512), "zero_bubble_128": (1, 1024)})
