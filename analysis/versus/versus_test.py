@@ -16,6 +16,7 @@ from unittest import mock
 
 import comparison
 import environments
+import limit
 import runs
 import versus
 from frameworks import (FRAMEWORKS, NOT_COMPARED, PROGRAMS, PythonProgram, Rankwise, compiled_pytorch,
@@ -181,6 +182,47 @@ class Pipeline(unittest.TestCase):
                                                  {"rankwise": runs_of_one, "rankwise, 1 rank": runs_of_one})])
         self.assertIn("| 1f1b_32, 2 ranks x 1 thread: examples/s | 2560 | 2560 | 1.00 |", text)
         self.assertNotIn("exposed", text)
+
+
+class Limit(unittest.TestCase):
+    """limit.py, with a program in the place of the trainer."""
+
+    TRAINER = """#!{python}
+import json, os, sys
+assert "--data_dir=images" in sys.argv and os.environ["XDG_CACHE_HOME"] != "/kept"
+run = dict(kind="run", forward_flops_per_example=1e6, peak_flops_per_second=8e9)
+step = dict(kind="step", examples=64, step_seconds={seconds}, data_wait_seconds=0.001, forward_seconds=0.02,
+            backward_seconds=0.02, optimizer_seconds={seconds} - 0.042)
+warm_up = step | dict(step_seconds=9)
+record = next(arg.split("=", 1)[1] for arg in sys.argv if arg.startswith("--record="))
+with open(record, "w") as file:
+    file.writelines(json.dumps(entry) + "\\n" for entry in [run] + 10 * [warm_up] + 5 * [step])
+"""
+
+    def measure(self, *seconds):
+        with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+            binaries = [pathlib.Path(folder, f"single{i}") for i in range(len(seconds))]
+            for binary, time_of_step in zip(binaries, seconds):
+                binary.write_text(self.TRAINER.format(python=sys.executable, seconds=time_of_step))
+                binary.chmod(0o755)
+            stack.enter_context(mock.patch.dict(os.environ, {"XDG_CACHE_HOME": "/kept"}))
+            stack.enter_context(mock.patch.object(sys, "argv", [
+                "limit", "--only=cnn_fp32", "--runs=2", "--data_dir=images", *(f"--binary={path}" for path in binaries)]))
+            printed = stack.enter_context(contextlib.redirect_stdout(io.StringIO()))
+            stack.enter_context(contextlib.redirect_stderr(io.StringIO()))
+            limit.main()
+            return printed.getvalue().replace(folder + "/", "").splitlines()
+
+    def test_shares_of_the_product_and_of_the_step(self):
+        # 3 x 64 MFLOP in 0.05 s.
+        self.assertEqual(self.measure(0.05)[2:], ["| cnn_fp32 | 50.0 (50.0 to 50.0) | 4 | 8 (8 to 8) "
+                                                  "| 48.0 (48.0 to 48.0) % | 2.00 % | 4.00 % |"])
+
+    def test_compares_builds(self):
+        lines = self.measure(0.05, 0.1)
+        self.assertEqual(lines[0].split(" | ")[-1], "speed against single0 |")
+        self.assertEqual([line.split(" | ")[-1] for line in lines[2:]],
+                         ["1.00 (1.00 to 1.00) |", "0.50 (0.50 to 0.50) |"])
 
 
 class ReadSteps(unittest.TestCase):
