@@ -1,4 +1,4 @@
-"""Measures //trainers:single against the machine's limit: alternating runs, each with the product's rate that it measured itself.
+"""Measures //trainers:single against the product's rate that each run measures itself: alternating runs.
 
     bazel build //trainers:single
     python3 limit.py --data_dir /tmp/cifar10
@@ -101,8 +101,9 @@ def main():
             print(f"run {turn + 1} of {args.runs}: {case}, {binary}: {runs[-1]['ms']:.1f} ms, "
                   f"{runs[-1]['share']:.1f} % of {runs[-1]['product']:.0f} GFLOP/s", file=sys.stderr, flush=True)
     several = len(args.binary) > 1
-    print("| | ms a step | GFLOP/s | product, GFLOP/s | of the product | data wait | outside forward, backward and update |"
-          + (f" speed against {args.binary[0]} |" if several else "") + "\n" + "|---" * (8 if several else 7) + "|")
+    head = ["", "ms a step", "GFLOP/s", "product, GFLOP/s", "of the product", "data wait",
+            "outside forward, backward and update", *([f"speed against {args.binary[0]}"] if several else [])]
+    print("| " + " | ".join(head) + " |\n" + "|---" * len(head) + "|")
     for (case, binary), runs in results.items():
         print(row(f"{case}, {binary}" if several else case, runs, results[case, args.binary[0]] if several else None))
 
