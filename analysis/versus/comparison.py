@@ -35,6 +35,18 @@ def units_per_second_of_mean(case, result):
     return case.work.units_per_step() / statistics.fmean(steady(result.step_seconds))
 
 
+def whole_epoch(case, result):
+    """Of runs that end with an epoch's evaluation; others are as long as their --steps."""
+    return None if case.work.max_steps else result.whole_seconds
+
+
+def units_per_second_of_epoch(case, result):
+    """Of the training set: all that starting, evaluating and ending take counts."""
+    if case.work.max_steps:
+        return None
+    return len(result.step_seconds) * case.work.units_per_step() / result.whole_seconds
+
+
 def first_step(_, result):
     return result.first_step_seconds
 
@@ -60,6 +72,8 @@ def exposed_percent(case, result):
 TIMED_ROWS = (
     ("{unit}/s", units_per_second),
     ("{unit}/s of the mean step", units_per_second_of_mean),
+    ("{unit}/s of an epoch, launch to end", units_per_second_of_epoch),
+    ("an epoch with its evaluation, launch to end, s", whole_epoch),
     ("launch to first step, s", first_step),
     ("exposed communication, ms a step", exposed_ms),
     ("exposed communication, % of the time", exposed_percent),

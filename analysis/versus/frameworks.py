@@ -50,12 +50,16 @@ def can(_):
 
 
 def cannot_of_jax(work):
+    if not work.max_steps:
+        return "its program does not evaluate"
     if work.stages > 1:
         return "JAX has no pipeline schedules; its guide to shard_map writes one by hand"
     return ""
 
 
 def cannot_of_tensorflow(work):
+    if not work.max_steps:
+        return "its program does not evaluate"
     if work.model != "cnn":
         return "the strategies of tf.distribute keep the whole model on every worker"
     return ""

@@ -22,6 +22,7 @@ class Result:
     exposed_seconds: list  # of DDP's steps, mean over ranks; empty where the program cannot know
     first_step_seconds: float  # from launch to the arrival of the line that says so
     reported_first_step_seconds: float
+    whole_seconds: float  # from launch to the end of the process
     peak_pss_mib: float  # over the process tree, shared pages counted once; 0 if not sampled
     params_file: str  # safetensors; empty if not asked for
 
@@ -66,6 +67,7 @@ def run_measured(command, folder, sample_memory):
         with memory_sampler(process.pid) if sample_memory else contextlib.nullcontext([0]) as peak:
             output, observed, reported = follow(process.stdout, launched)
             process.wait()
+            ended = time.monotonic()
     finally:
         if process.returncode is None:
             os.killpg(process.pid, signal.SIGKILL)
@@ -75,7 +77,7 @@ def run_measured(command, folder, sample_memory):
     if process.returncode != 0 or observed is None:
         raise SystemExit(f"exit code {process.returncode} of: {' '.join(command)}\n{output[-4000:]}")
     return {"first_step_seconds": observed, "reported_first_step_seconds": reported,
-            "peak_pss_mib": max(peak)}
+            "whole_seconds": ended - launched, "peak_pss_mib": max(peak)}
 
 
 def follow(stream, launched):

@@ -73,7 +73,7 @@ def parse_args():
                         help=f"which of {','.join(CASES)} (all)")
     parser.add_argument("--frameworks", type=names_of(FRAMEWORKS), default=list(FRAMEWORKS),
                         help=f"which of {','.join(FRAMEWORKS)} (all)")
-    parser.add_argument("--steps", type=positive, default=100, help="optimizer steps a run (100)")
+    parser.add_argument("--steps", type=positive, default=100, help="optimizer steps a run, but for epochs (100)")
     parser.add_argument("--threads", type=positive, default=cores(),
                         help="of a run on one rank (all cores); other runs take 1 per rank")
     parser.add_argument("--with_tuned", action="store_true",
@@ -119,18 +119,20 @@ def make_works(args, python, folder):
     """The cases to run, by name; generates the data that is not given."""
     data = {"cnn": user_path(args.data_dir) if args.data_dir else "", "gpt": ""}
     scripts = {"cnn": "make_cifar10_folder.py", "gpt": "make_text.py"}
-    starts = any(FRAMEWORKS[name].needs_start for name in args.frameworks)
     works = {}
     for name in args.only:
         kind, options = CASES[name]
+        options = {"max_steps": args.steps} | options
         if kind.model == "mlp":
-            works[name] = kind(**options, max_steps=args.steps)
+            works[name] = kind(**options)
             continue
         if not data[kind.model]:
             data[kind.model] = f"{folder}/{kind.model}"
             run_script(python, scripts[kind.model], data[kind.model])
         options = {"threads": args.threads} | options if kind.model == "cnn" else options
-        work = kind(**({"batch_size": 64} | options), data_dir=data[kind.model], max_steps=args.steps)
+        work = kind(**({"batch_size": 64} | options), data_dir=data[kind.model])
+        starts = any(framework.needs_start and not framework.cannot(work)
+                     for framework in map(FRAMEWORKS.get, args.frameworks))
         works[name] = make_start(python, work, folder) if starts else work
     return works
 
@@ -195,7 +197,8 @@ def print_report(cases, args):
         versions.append(f"{environment.title} {version_in(find(environment), environment)[0]}")
     batches = ", ".join(f"{case.name} {case.work.batch()}" for case in cases)
     optimizers = dict.fromkeys({"adam": "Adam", "sgd": "SGD"}[case.work.optimizer] for case in cases)
-    print(f"\n{', '.join(versions)}; {' or '.join(optimizers)}, {args.steps} steps; {turns}.\n"
+    lengths = dict.fromkeys(f"{case.work.max_steps} steps" if case.work.max_steps else "an epoch" for case in cases)
+    print(f"\n{', '.join(versions)}; {' or '.join(optimizers)}, {' or '.join(lengths)}; {turns}.\n"
           f"A step's batch: {batches}.")
     print("Largest difference to rankwise in the first steps' losses:", flush=True)
     for case in cases:

@@ -16,6 +16,7 @@ from unittest import mock
 
 import comparison
 import environments
+import limit
 import runs
 import versus
 from frameworks import (FRAMEWORKS, NOT_COMPARED, PROGRAMS, PythonProgram, Rankwise, compiled_pytorch,
@@ -23,11 +24,11 @@ from frameworks import (FRAMEWORKS, NOT_COMPARED, PROGRAMS, PythonProgram, Rankw
 from works import CASES, TABLES, GptWork, PipelineWork, Work
 
 
-def result(step_seconds=0.1, exposed_seconds=(), losses=(2.0, 1.0), pss=100.0):
+def result(step_seconds=0.1, exposed_seconds=(), losses=(2.0, 1.0), pss=100.0, whole=10.0):
     warm_up = [9.0] * comparison.WARM_UP_STEPS
     return runs.Result(losses=list(losses), step_seconds=warm_up + [step_seconds] * 5,
                        exposed_seconds=(warm_up + list(exposed_seconds)) if exposed_seconds else [],
-                       first_step_seconds=0.5, reported_first_step_seconds=0.5,
+                       first_step_seconds=0.5, reported_first_step_seconds=0.5, whole_seconds=whole,
                        peak_pss_mib=pss, params_file="")
 
 
@@ -58,6 +59,15 @@ class Table(unittest.TestCase):
         text = comparison.table([case("ddp", 2, ours, theirs)])
         self.assertIn("| ddp: exposed communication, ms a step | 10 | 20 | 0.50 |", text)
         self.assertIn("| ddp: exposed communication, % of the time | 20 | 10 | 2.00 |", text)
+
+    def test_an_epoch_is_timed_from_launch_to_end(self):
+        steps = case("fp32", 0, [result(whole=12), result()], [result(whole=30), result()])
+        epoch = dataclasses.replace(steps, work=dataclasses.replace(steps.work, max_steps=0))
+        # 15 steps of 64 images.
+        self.assertIn("| fp32: images/s of an epoch, launch to end | 80 | 32 | 2.50 |", comparison.table([epoch]))
+        self.assertIn("| fp32: an epoch with its evaluation, launch to end, s | 12 | 30 | 0.40 |",
+                      comparison.table([epoch]))
+        self.assertNotIn("launch to end", comparison.table([steps]))
 
     def test_loss_difference_is_the_largest(self):
         found = comparison.loss_differences(
@@ -174,6 +184,47 @@ class Pipeline(unittest.TestCase):
         self.assertNotIn("exposed", text)
 
 
+class Limit(unittest.TestCase):
+    """limit.py, with a program in the place of the trainer."""
+
+    TRAINER = """#!{python}
+import json, os, sys
+assert "--data_dir=images" in sys.argv and os.environ["XDG_CACHE_HOME"] != "/kept"
+run = dict(kind="run", forward_flops_per_example=1e6, peak_flops_per_second=8e9)
+step = dict(kind="step", examples=64, step_seconds={seconds}, data_wait_seconds=0.001, forward_seconds=0.02,
+            backward_seconds=0.02, optimizer_seconds={seconds} - 0.042)
+warm_up = step | dict(step_seconds=9)
+record = next(arg.split("=", 1)[1] for arg in sys.argv if arg.startswith("--record="))
+with open(record, "w") as file:
+    file.writelines(json.dumps(entry) + "\\n" for entry in [run] + 10 * [warm_up] + 5 * [step])
+"""
+
+    def measure(self, *seconds):
+        with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+            binaries = [pathlib.Path(folder, f"single{i}") for i in range(len(seconds))]
+            for binary, time_of_step in zip(binaries, seconds):
+                binary.write_text(self.TRAINER.format(python=sys.executable, seconds=time_of_step))
+                binary.chmod(0o755)
+            stack.enter_context(mock.patch.dict(os.environ, {"XDG_CACHE_HOME": "/kept"}))
+            stack.enter_context(mock.patch.object(sys, "argv", [
+                "limit", "--only=cnn_fp32", "--runs=2", "--data_dir=images", *(f"--binary={path}" for path in binaries)]))
+            printed = stack.enter_context(contextlib.redirect_stdout(io.StringIO()))
+            stack.enter_context(contextlib.redirect_stderr(io.StringIO()))
+            limit.main()
+            return printed.getvalue().replace(folder + "/", "").splitlines()
+
+    def test_shares_of_the_product_and_of_the_step(self):
+        # 3 x 64 MFLOP in 0.05 s.
+        self.assertEqual(self.measure(0.05)[2:], ["| cnn_fp32 | 50.0 (50.0 to 50.0) | 4 | 8 (8 to 8) "
+                                                  "| 48.0 (48.0 to 48.0) % | 2.00 % | 4.00 % |"])
+
+    def test_compares_builds(self):
+        lines = self.measure(0.05, 0.1)
+        self.assertEqual(lines[0].split(" | ")[-1], "speed against single0 |")
+        self.assertEqual([line.split(" | ")[-1] for line in lines[2:]],
+                         ["1.00 (1.00 to 1.00) |", "0.50 (0.50 to 0.50) |"])
+
+
 class ReadSteps(unittest.TestCase):
     def test_means_over_ranks_and_rank_zeros_times(self):
         with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as file:
@@ -189,7 +240,7 @@ class ReadSteps(unittest.TestCase):
 
 class Frameworks(unittest.TestCase):
     def works(self):
-        return {name: kind(**({"batch_size": 64, "threads": 1} | options), data_dir="data", max_steps=15,
+        return {name: kind(**({"batch_size": 64, "threads": 1, "max_steps": 15} | options), data_dir="data",
                            start="start.npz") for name, (kind, options) in CASES.items()}
 
     def test_every_case_has_a_table(self):
@@ -210,7 +261,8 @@ class Frameworks(unittest.TestCase):
         able = {name: [case for case, work in self.works().items() if not framework.cannot(work)]
                 for name, framework in FRAMEWORKS.items()}
         self.assertEqual(able, {
-            "pytorch": list(CASES), "jax": [name for name, work in self.works().items() if work.stages == 1],
+            "pytorch": list(CASES),
+            "jax": [name for name, work in self.works().items() if work.stages == 1 and work.max_steps],
             "tensorflow": ["fp32", "bf16", "ddp"], "deepspeed": ["fsdp"]})
         self.assertNotEqual(FRAMEWORKS["tensorflow"].cannot(self.works()["tp"]), NOT_COMPARED)
 
@@ -225,10 +277,17 @@ class Frameworks(unittest.TestCase):
         self.assertEqual(sequence[-2:], ["--parallel=tp", "--sequence_parallel"])
         self.assertEqual(python_command("jax", works["fsdp"])[-1], "--parallel=fsdp")
 
+    def test_an_epoch_takes_the_same_flags(self):
+        work = self.works()["epoch_bf16"]
+        ours, theirs = work.rankwise_command({"single": "bin/single"}), python_command("pytorch", work)
+        self.assertEqual(ours, ["bin/single", "--dataset=cifar10", *work.shared_flags()])
+        self.assertEqual(theirs, ["python3", str(PROGRAMS / "pytorch_cnn.py"), *work.shared_flags()])
+        self.assertEqual([flag for flag in ours if "epoch" in flag or "steps" in flag], ["--max_steps=0", "--epochs=1"])
+
     def test_readers_of_different_examples(self):
         works = self.works()
         self.assertEqual({name: (work.readers(), work.examples_per_reader()) for name, work in works.items()}, {
-            "fp32": (1, 64), "bf16": (1, 64), "ddp": (2, 64), "tp": (1, 8), "tp_sequence": (1, 8),
+            "fp32": (1, 64), "bf16": (1, 64), "ddp": (2, 64), "epoch_fp32": (1, 64), "epoch_bf16": (1, 64), "tp": (1, 8), "tp_sequence": (1, 8),
             "pp_tp": (1, 16), "fsdp": (2, 8),
             "1f1b_32": (1, 256), "1f1b_64": (1, 512), "1f1b_128": (1, 1024),
             "zero_bubble_32": (1, 256), "zero_bubble_64": (1, 512), "zero_bubble_128": (1, 1024)})

@@ -11,7 +11,7 @@ class Work:
     world_size: int  # 0: one process without DDP
     batch_size: int  # per rank
     threads: int  # per rank
-    max_steps: int
+    max_steps: int  # 0: an epoch, with its evaluation
     precision: str = "fp32"
     optimizer: str = "adam"
     lr: float = 1e-3
@@ -28,7 +28,7 @@ class Work:
         return [f"--data_dir={self.data_dir}", f"--batch_size={self.batch_size}",
                 f"--threads={self.threads}", f"--max_steps={self.max_steps}",
                 f"--precision={self.precision}", f"--optimizer={self.optimizer}",
-                f"--lr={self.lr}", f"--seed={self.seed}"]
+                f"--lr={self.lr}", f"--seed={self.seed}"] + ([] if self.max_steps else ["--epochs=1"])
 
     def readers(self):
         """Ranks that read different examples."""
@@ -170,6 +170,8 @@ CASES = {
     "fp32": (Work, {"world_size": 0}),
     "bf16": (Work, {"world_size": 0, "precision": "bf16"}),
     "ddp": (Work, {"world_size": 2, "threads": 1}),
+    "epoch_fp32": (Work, {"world_size": 0, "max_steps": 0}),
+    "epoch_bf16": (Work, {"world_size": 0, "max_steps": 0, "precision": "bf16"}),
     "tp": (GptWork, {"world_size": 2, "batch_size": 8}),
     "tp_sequence": (GptWork, {"world_size": 2, "batch_size": 8, "sequence_parallel": True}),
     "pp_tp": (GptWork, {"world_size": 4, "stages": 2, "batch_size": 2, "micro_batches": 8}),
@@ -179,5 +181,5 @@ CASES = {
     for schedule in ("1f1b", "zero_bubble") for batch_size in (32, 64, 128)
 }
 # Which cases share a table.
-TABLES = (("fp32", "bf16", "ddp"), ("tp", "tp_sequence", "pp_tp"), ("fsdp",),
+TABLES = (("fp32", "bf16", "ddp"), ("epoch_fp32", "epoch_bf16"), ("tp", "tp_sequence", "pp_tp"), ("fsdp",),
           tuple(name for name, (kind, _) in CASES.items() if kind is PipelineWork))

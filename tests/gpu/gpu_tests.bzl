@@ -13,4 +13,5 @@ GPU_TESTS = [
     "//tests:pipeline_gpu_test",
     "//trainers/graphs:cuda_graph_gpu_test",
     "//trainers/loop:no_sync_gpu_test",
+    "//trainers/peak:peak_gpu_test",
 ]

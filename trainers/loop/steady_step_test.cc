@@ -1,6 +1,7 @@
 // A step like the ones before it takes no memory from the heap for tensors, the
 // loader's included: they come from blocks that earlier steps freed. oneDNN
-// makes objects of its own in every step, all much smaller.
+// allocates in every step, but less at once: 6.6 KB for the descriptor of a
+// convolution's backward, 74 KB per thread for its fp32 GEMMs.
 #include <gtest/gtest.h>
 #include <stddef.h>
 
