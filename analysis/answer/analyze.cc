@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/types/span.h"
 #include "analysis/answer/answer.h"
+#include "analysis/plan/score.h"
 
 namespace rankwise {
 namespace {
@@ -96,6 +97,7 @@ class Analysis {
     MeasureLedgers();
     ExplainLosses();
     answer_->layouts = CompareLayouts(*answer_);
+    ScorePlanner();
     answer_->ablations = FindAblations(answer_->ledgers);
     FitNetworks();
     answer_->calls = CallConfigurations(runs_, CallUnit::kLaunch, &left_out_);
@@ -184,6 +186,30 @@ class Analysis {
              &answer_->waterfalls);
       }
     }
+  }
+
+  // How right the planner is about the layouts of the model that it knows; of
+  // other studies it says nothing.
+  void ScorePlanner() {
+    const bool has_layouts =
+        absl::c_any_of(answer_->cells, [](const Cell& cell) {
+          return cell.run.world_size > 1 && !cell.IsAblation() &&
+                 FlagOf(cell.run, "model") == "gpt";
+        });
+    if (!has_layouts) return;
+    absl::StatusOr<plan::PlanScore> score =
+        plan::ScorePlans(runs_, {.throughput = config_.throughput});
+    if (!score.ok()) {
+      answer_->notes.push_back(
+          absl::StrCat("No score of the planner: ", score.status().message()));
+      return;
+    }
+    for (const std::string& reason : std::exchange(score->left_out, {})) {
+      if (absl::c_linear_search(left_out_, reason)) continue;
+      answer_->notes.push_back(
+          absl::StrCat("Left out of the planner's score: ", reason));
+    }
+    answer_->plan_score = *std::move(score);
   }
 
   // Networks, and what they let predict, one per backend.

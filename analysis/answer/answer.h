@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "analysis/compare/record_set.h"
 #include "analysis/cost_model/network_model.h"
 #include "analysis/ledger/ledger.h"
+#include "analysis/plan/score.h"
 #include "analysis/prediction/prediction.h"
 #include "analysis/runs/cell.h"
 #include "analysis/runs/run_trace.h"
@@ -118,6 +120,8 @@ struct Answer {
   std::vector<CellStraggler> stragglers;  // of cells that have one
   std::vector<Waterfall> waterfalls;
   std::vector<LayoutComparison> layouts;  // by way of scaling and world size
+  // Of the recorded layouts of gpt; left_out is among the notes.
+  std::optional<plan::PlanScore> plan_score;
   std::vector<Ablation> ablations;
   std::vector<NetworkModel> networks;  // one per backend that was measured
   std::vector<Configuration> calls;    // the benchmark's rows, whatever layer
@@ -193,6 +197,10 @@ std::string AnswerText(const Answer& answer);
 // One row per layout: throughput, memory, exposed communication by axis and
 // bubble. "" where nothing is compared.
 std::string LayoutTable(const Answer& answer);
+
+// The planner's layouts next to what was measured, and its choices. "" without
+// a score.
+std::string PlannerTable(const Answer& answer);
 
 // Two tables, in each one row per cell with schedule records, medians over its
 // repetitions, under headings and above an empty line. "" where no cell has

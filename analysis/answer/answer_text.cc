@@ -358,8 +358,9 @@ std::string AnswerText(const Answer& answer) {
       answer.rows.empty()
           ? "No run could be measured.\n"
           : absl::StrCat(ScalingTable(answer), LayoutTable(answer),
-                         PipelineTable(answer.cells), LedgerTable(answer),
-                         FirstDeviceTable(answer), CommunicationTable(answer));
+                         PlannerTable(answer), PipelineTable(answer.cells),
+                         LedgerTable(answer), FirstDeviceTable(answer),
+                         CommunicationTable(answer));
   absl::StrAppend(&text, FindingsText(answer));
   for (const std::string& note : answer.notes) {
     absl::StrAppend(&text, note, ".\n");

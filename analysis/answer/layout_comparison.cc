@@ -446,6 +446,14 @@ std::string LayoutTable(const Answer& answer) {
       table.ToString(), "\n");
 }
 
+std::string PlannerTable(const Answer& answer) {
+  if (!answer.plan_score.has_value()) return "";
+  return absl::StrCat(
+      "These layouts as //analysis:plan predicts them from runs that exchange "
+      "nothing and from comm_bench, and what its choices cost:\n\n",
+      plan::PlanScoreText(*answer.plan_score), "\n");
+}
+
 Finding WhichLayoutToUse(const Answer& answer) {
   int64_t largest = 0;
   for (const LayoutComparison& layouts : answer.layouts) {

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "analysis/text/text_table.h"
 #include "nlohmann/json.hpp"
 #include "records/text.h"
@@ -59,6 +60,31 @@ std::vector<std::string> RowOf(const PlannedLayout& planned,
           step.limit};
 }
 
+// "Its MFU: 47.9 % [41.2, 57.0]; exposed communication: tp 0.93 s [0.75, 1.1]",
+// without axes along which nothing is exposed.
+std::string IntervalsText(const Step& step) {
+  std::vector<std::string> exposed;
+  const auto add = [&exposed](const char* axis, double seconds,
+                              const Interval& interval) {
+    if (interval.high == 0) return;
+    exposed.push_back(absl::StrCat(axis, " ", SecondsText(seconds), " s ",
+                                   IntervalText(interval)));
+  };
+  add("tp", step.parts.tp, step.exposed.tp);
+  add("cp", step.parts.cp, step.exposed.cp);
+  add("pp", step.parts.pp, step.exposed.pp);
+  add("dp", step.parts.dp, step.exposed.dp);
+  return absl::StrFormat(
+      "Its MFU: %.1f %% [%.1f, %.1f]; exposed communication: %s",
+      100 * step.mfu, 100 * step.mfu_interval.low, 100 * step.mfu_interval.high,
+      exposed.empty() ? "none" : absl::StrJoin(exposed, ", "));
+}
+
+// An end that is not finite becomes null.
+Json IntervalJson(const Interval& interval) {
+  return Json::array({interval.low, interval.high});
+}
+
 Json MemoryJson(const Memory& memory) {
   return {{"parameter_bytes", memory.parameters},
           {"gradient_bytes", memory.gradients},
@@ -83,9 +109,10 @@ Json LayoutJson(const PlannedLayout& planned, const Model& model) {
           {"recompute", layout.recompute == Recompute::kFull},
           {"sequence_parallel", layout.sequence_parallel},
           {"step_seconds", step.seconds},
-          {"step_interval", {step.interval.low, step.interval.high}},
+          {"step_interval", IntervalJson(step.interval)},
           {"tokens_per_second_and_rank", TokensPerRank(planned, model)},
           {"mfu", step.mfu},
+          {"mfu_interval", IntervalJson(step.mfu_interval)},
           {"seconds",
            {{"compute", parts.compute},
             {"recompute", parts.recompute},
@@ -95,6 +122,11 @@ Json LayoutJson(const PlannedLayout& planned, const Model& model) {
             {"exposed_pp", parts.pp},
             {"exposed_dp", parts.dp},
             {"bubble", parts.bubble}}},
+          {"intervals",
+           {{"exposed_tp", IntervalJson(step.exposed.tp)},
+            {"exposed_cp", IntervalJson(step.exposed.cp)},
+            {"exposed_pp", IntervalJson(step.exposed.pp)},
+            {"exposed_dp", IntervalJson(step.exposed.dp)}}},
           {"memory", MemoryJson(step.memory)},
           {"limited_by", step.limit}};
 }
@@ -137,6 +169,7 @@ std::string SearchText(const SearchResult& result, const Setting& setting,
       absl::StrAppend(&text, ", which is within its interval");
   }
   absl::StrAppend(&text, ". What limits it: ", first.step.limit, ".\n",
+                  IntervalsText(first.step), "\n",
                   CommandOf(setting.model, first.layout, precision), "\n");
   return text;
 }

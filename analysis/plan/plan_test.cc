@@ -54,7 +54,7 @@ TEST(Plan, RanksLayoutsAndDrawsTheirScaling) {
               AllOf(HasSubstr("175 billion parameters"),
                     HasSubstr("\n64 ranks, 64 examples a step: "),
                     HasSubstr("\n512 ranks, 512 examples a step: "),
-                    HasSubstr("is the fastest"),
+                    HasSubstr("is the fastest"), HasSubstr("\nIts MFU: "),
                     HasSubstr("Tokens per second and rank of the best layout"),
                     HasSubstr("//trainers:hybrid -- --nproc=512 ")));
   const auto written = nlohmann::json::parse(ContentOf(json));
@@ -66,6 +66,13 @@ TEST(Plan, RanksLayoutsAndDrawsTheirScaling) {
                     layout["cp"].get<int>() * layout["tp"].get<int>(),
                 size["ranks"].get<int>());
       EXPECT_LT(layout["step_interval"][0], layout["step_seconds"]);
+      EXPECT_LT(layout["mfu_interval"][0], layout["mfu"]);
+      EXPECT_GT(layout["mfu_interval"][1], layout["mfu"]);
+      for (const auto& [part, interval] : layout["intervals"].items()) {
+        EXPECT_LE(interval[0], layout["seconds"][part]) << part;
+        EXPECT_GE(interval[1], layout["seconds"][part]) << part;
+      }
+      EXPECT_EQ(layout["intervals"].size(), 4u);
       double bytes = 0;
       for (const auto& part : layout["memory"]) bytes += part.get<double>();
       EXPECT_LE(bytes, 80e9);

@@ -255,8 +255,8 @@ double DeviationOf(const std::vector<ComputingSample>& samples,
 absl::StatusOr<Cluster> ClusterFromRecords(absl::Span<const RunTrace> runs,
                                            const RecordedComputing& which) {
   absl::Status refusal = absl::FailedPreconditionError(
-      "--records: no run of single, ddp or fsdp shows what computing takes: "
-      "record one, bazel run //trainers:ddp -- --nproc=2 --model=gpt "
+      "no run of single, ddp or fsdp shows what computing takes: record one, "
+      "bazel run //trainers:ddp -- --nproc=2 --model=gpt "
       "--record=DIR/ddp.jsonl");
   const SamplesByRanks samples = Collect(runs, which, refusal);
   if (samples.empty()) return refusal;

@@ -16,6 +16,7 @@
 #include "analysis/runs/cell.h"
 #include "analysis/stats/statistics.h"
 #include "analysis/text/text_table.h"
+#include "records/text.h"
 #include "third_party/absl/status_macros.h"
 
 namespace rankwise::plan {
@@ -77,7 +78,7 @@ std::vector<PlannedCell> PlanCells(absl::Span<const RunTrace> runs,
                                    const ScoreConfig& config,
                                    std::vector<std::string>* left_out) {
   std::vector<PlannedCell> planned;
-  for (const Cell& cell : GroupIntoCells(runs, {}, left_out)) {
+  for (const Cell& cell : GroupIntoCells(runs, config.throughput, left_out)) {
     if (!IsScored(cell)) continue;
     absl::StatusOr<PlannedCell> one = PlanCell(cell, runs, config);
     if (one.ok()) {
@@ -183,6 +184,21 @@ std::string NameOf(const ScoredLayout& one) {
   return absl::StrCat(MeshName(one.layout), ", ", DetailsOf(one.layout));
 }
 
+std::string ErrorSentence(const PlanScore& score) {
+  return absl::StrFormat(
+      "Median error %s of %s. %s of them lie within their 95 %% interval; "
+      "intervals are %s of the step wide at the median.",
+      PercentText(score.median_absolute_error),
+      Counted(static_cast<int64_t>(score.layouts.size()), "layout"),
+      PercentText(score.coverage), PercentText(score.median_relative_width));
+}
+
+std::string RegretSentence(const PlanScore& score) {
+  return absl::StrFormat(
+      "Median regret %s of %s.", PercentText(score.median_regret),
+      Counted(static_cast<int64_t>(score.regrets.size()), "choice"));
+}
+
 std::string LayoutsText(const PlanScore& score) {
   TextTable table(
       {"model", "ranks", "layout", "planned ms", "95 % interval", "measured ms",
@@ -206,12 +222,8 @@ std::string LayoutsText(const PlanScore& score) {
          known ? absl::StrFormat("%.1f", 1e-6 * one.measured_bytes) : "-",
          known ? SignedPercentText(off) : "-"});
   }
-  std::string text = absl::StrFormat(
-      "%s\nMedian error %s of %d layouts. %s of them lie within their 95 %% "
-      "interval; intervals are %s of the step wide at the median.\n",
-      table.ToString(), PercentText(score.median_absolute_error),
-      score.layouts.size(), PercentText(score.coverage),
-      PercentText(score.median_relative_width));
+  std::string text =
+      absl::StrCat(table.ToString(), "\n", ErrorSentence(score), "\n");
   if (!memory.empty()) {
     absl::StrAppendFormat(
         &text, "Memory: median error %s, the largest %s.\n",
@@ -234,9 +246,8 @@ std::string RegretText(const PlanScore& score) {
                   MillisecondsText(one.best.measured_seconds),
                   PercentText(one.Share())});
   }
-  return absl::StrFormat("\n%s\nMedian regret %s of %d choices.\n",
-                         table.ToString(), PercentText(score.median_regret),
-                         score.regrets.size());
+  return absl::StrCat("\n", table.ToString(), "\n", RegretSentence(score),
+                      "\n");
 }
 
 }  // namespace
@@ -257,11 +268,10 @@ absl::StatusOr<PlanScore> ScorePlans(absl::Span<const RunTrace> runs,
     score.layouts.push_back(cell.scored);
   }
   if (score.layouts.empty()) {
-    score.left_out.push_back(
-        "no runs of several ranks that were not used to fit: record some, or "
-        "lower --fit_up_to");
-    return absl::FailedPreconditionError(
-        absl::StrCat("--score: ", absl::StrJoin(score.left_out, "; ")));
+    score.left_out.push_back(absl::StrCat(
+        "no runs of several ranks that were not used to fit: record some",
+        config.fit_up_to > 0 ? ", or lower --fit_up_to" : ""));
+    return absl::FailedPreconditionError(absl::StrJoin(score.left_out, "; "));
   }
   score.regrets = RegretsOf(score.layouts, config.memory_bytes);
   Total(score);
@@ -274,6 +284,12 @@ double RecordedDeviation(absl::Span<const RunTrace> runs,
   const std::vector<PlannedCell> cells = PlanCells(runs, {}, &left_out);
   return DeviationOf(cells, /*without=*/nullptr, /*fit_up_to=*/0,
                      /*otherwise=*/cluster.deviation);
+}
+
+std::string PlanScoreSummary(const PlanScore& score) {
+  return score.regrets.empty()
+             ? ErrorSentence(score)
+             : absl::StrCat(ErrorSentence(score), " ", RegretSentence(score));
 }
 
 std::string PlanScoreText(const PlanScore& score) {

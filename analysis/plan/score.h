@@ -14,6 +14,7 @@
 #include "analysis/plan/layout.h"
 #include "analysis/plan/step.h"
 #include "analysis/runs/run_trace.h"
+#include "analysis/runs/throughput.h"
 
 namespace rankwise::plan {
 
@@ -61,7 +62,8 @@ struct ScoreConfig {
   // ones are scored. 0: the runs that exchange nothing are used, and all others
   // are scored.
   int64_t fit_up_to = 0;
-  double memory_bytes = 0;  // of a rank, for the choice; 0: no limit
+  double memory_bytes = 0;           // of a rank, for the choice; 0: no limit
+  ThroughputConfig throughput = {};  // of what is scored
 };
 
 // A layout's interval is as wide as the errors of the others are large, among
@@ -75,6 +77,10 @@ absl::StatusOr<PlanScore> ScorePlans(absl::Span<const RunTrace> runs,
 // fewer than three, `cluster`'s own.
 double RecordedDeviation(absl::Span<const RunTrace> runs,
                          const Cluster& cluster);
+
+// The errors, their coverage and, if there are choices, what they cost, in two
+// sentences.
+std::string PlanScoreSummary(const PlanScore& score);
 
 // A row per layout, the totals, and a row per choice.
 std::string PlanScoreText(const PlanScore& score);

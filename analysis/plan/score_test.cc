@@ -24,6 +24,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr int kTrials = 40;
 constexpr int kRepetitions = 3;
@@ -182,6 +183,11 @@ TEST(PlanScore, PrintsErrorsAndRegret) {
   EXPECT_THAT(PlanScoreText(*score),
               AllOf(HasSubstr("dp 8, 1 x 8"), HasSubstr("Median error "),
                     HasSubstr(" of 6 layouts."), HasSubstr("Median regret ")));
+  EXPECT_THAT(PlanScoreSummary(*score),
+              AllOf(HasSubstr("Median error "), HasSubstr(" Median regret ")));
+  PlanScore without_choices = *score;
+  without_choices.regrets.clear();
+  EXPECT_THAT(PlanScoreSummary(without_choices), Not(HasSubstr("regret")));
 }
 
 TEST(PlanScore, SaysWhatTheWrongChoiceCosts) {

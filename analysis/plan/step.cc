@@ -43,6 +43,14 @@ double ShardRanks(const Layout& layout) {
   return layout.zero > 0 ? static_cast<double>(layout.dp) : 1;
 }
 
+// Around what is `low` and `high` with communication at the ends of its own
+// interval, and off by `deviation` of itself besides.
+Interval IntervalOf(double value, double low, double high, double deviation) {
+  const double own = kNormal95 * deviation * value;
+  return {std::max(0.0, value - std::hypot(own, value - low)),
+          value + std::hypot(own, high - value)};
+}
+
 std::string LimitOf(const Step& step, double memory_bytes) {
   const StepParts& parts = step.parts;
   const std::pair<const char*, double> others[] = {
@@ -433,15 +441,14 @@ absl::StatusOr<Step> StepModel::Quick(const Layout& layout) {
   return StepOf(layout, timing);
 }
 
-absl::StatusOr<Step> StepModel::Predict(const Layout& layout) {
-  ASSIGN_OR_RETURN(const Timing timing,
-                   Time(layout, CostSide::kMiddle, /*with_link=*/true));
-  ASSIGN_OR_RETURN(Step step, StepOf(layout, timing));
+absl::StatusOr<StepParts> StepModel::PartsOf(const Layout& layout,
+                                             const Timing& timing,
+                                             CostSide side) {
   ASSIGN_OR_RETURN(const Timing without,
-                   Time(layout, CostSide::kMiddle, /*with_link=*/false));
+                   Time(layout, side, /*with_link=*/false));
   const auto m = static_cast<double>(layout.micro_batches);
   const PassSeconds pass = m * timing.pass;
-  StepParts& parts = step.parts;
+  StepParts parts;
   parts.compute = pass.forward + pass.input_grad + pass.weight_grad;
   parts.recompute = pass.recompute;
   parts.tp = pass.tp_forward + pass.tp_backward;
@@ -452,12 +459,37 @@ absl::StatusOr<Step> StepModel::Predict(const Layout& layout) {
   parts.bubble = std::max(0.0, timing.seconds - parts.compute -
                                    parts.recompute - parts.tp - parts.cp -
                                    parts.dp - parts.update - parts.pp);
-  ASSIGN_OR_RETURN(const Timing low, Time(layout, CostSide::kLow, true));
-  ASSIGN_OR_RETURN(const Timing high, Time(layout, CostSide::kHigh, true));
-  const double own = kNormal95 * setting_.cluster.deviation * step.seconds;
-  const double down = std::hypot(own, step.seconds - low.seconds);
-  const double up = std::hypot(own, high.seconds - step.seconds);
-  step.interval = {std::max(0.0, step.seconds - down), step.seconds + up};
+  return parts;
+}
+
+absl::StatusOr<Step> StepModel::Predict(const Layout& layout) {
+  struct End {
+    double seconds;
+    StepParts parts;
+  };
+  const auto at = [&](CostSide side) -> absl::StatusOr<End> {
+    ASSIGN_OR_RETURN(const Timing timing,
+                     Time(layout, side, /*with_link=*/true));
+    ASSIGN_OR_RETURN(const StepParts parts, PartsOf(layout, timing, side));
+    return End{timing.seconds, parts};
+  };
+  ASSIGN_OR_RETURN(const Timing timing,
+                   Time(layout, CostSide::kMiddle, /*with_link=*/true));
+  ASSIGN_OR_RETURN(Step step, StepOf(layout, timing));
+  ASSIGN_OR_RETURN(step.parts, PartsOf(layout, timing, CostSide::kMiddle));
+  ASSIGN_OR_RETURN(const End low, at(CostSide::kLow));
+  ASSIGN_OR_RETURN(const End high, at(CostSide::kHigh));
+  const double deviation = setting_.cluster.deviation;
+  const auto interval = [&](double StepParts::*part) {
+    return IntervalOf(step.parts.*part, low.parts.*part, high.parts.*part,
+                      deviation);
+  };
+  step.interval =
+      IntervalOf(step.seconds, low.seconds, high.seconds, deviation);
+  step.mfu_interval = {step.mfu * step.seconds / step.interval.high,
+                       step.mfu * step.seconds / step.interval.low};
+  step.exposed = {interval(&StepParts::tp), interval(&StepParts::cp),
+                  interval(&StepParts::pp), interval(&StepParts::dp)};
   step.limit = LimitOf(step, setting_.cluster.device.memory_bytes);
   return step;
 }

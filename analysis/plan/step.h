@@ -38,14 +38,22 @@ struct StepParts {
   double bubble = 0;
 };
 
+// Of StepParts' exposed communication, 95 %.
+struct ExposedIntervals {
+  Interval tp = {}, cp = {}, pp = {}, dp = {};
+};
+
 struct Step {
   double seconds = 0;
   Interval interval = {};  // 95 %
   StepParts parts = {};
+  ExposedIntervals exposed = {};
   Memory memory = {};  // of the fullest rank
   double examples_per_second = 0;
   // Model FLOPs, recomputation left out, over the devices' peak.
   double mfu = 0;
+  // That of `interval`; no upper end (infinite) where that reaches 0.
+  Interval mfu_interval = {};
   // The largest part but compute, or memory where that is nearly full: "bubble
   // (12 %)", "memory (97 %)", "compute".
   std::string limit = {};
@@ -122,7 +130,7 @@ class StepModel {
   absl::StatusOr<double> LeastBytes(const Layout& layout);
   // Of the fullest rank. Fails as CheckLayout and MakeSchedule do.
   absl::StatusOr<Memory> FullestRank(const Layout& layout);
-  // Without parts and interval. Fails as FullestRank does.
+  // Without parts and intervals. Fails as FullestRank does.
   absl::StatusOr<Step> Quick(const Layout& layout);
   // Everything.
   absl::StatusOr<Step> Predict(const Layout& layout);
@@ -138,8 +146,10 @@ class StepModel {
   const LayerWork& WorkFor(const Layout& layout);
   absl::StatusOr<Timing> Time(const Layout& layout, CostSide side,
                               bool with_link);
-  // Without parts and interval.
+  // Without parts and intervals.
   absl::StatusOr<Step> StepOf(const Layout& layout, const Timing& timing);
+  absl::StatusOr<StepParts> PartsOf(const Layout& layout, const Timing& timing,
+                                    CostSide side);
   Timing TimeDataParallel(const Layout& layout, const LayerWork& work,
                           CostSide side) const;
   absl::StatusOr<Timing> TimePipeline(const Layout& layout,

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -128,6 +129,67 @@ TEST(StepTest, ExposedCommunicationIsThatOfTheAxis) {
   const StepParts pp = steps.Predict({.pp = 4, .micro_batches = 4})->parts;
   EXPECT_GT(pp.pp, 0);
   EXPECT_EQ(pp.tp + pp.cp + pp.dp, 0);
+}
+
+// A byte costs half to twice of what `links` state.
+Cluster MakeClusterOfUnsureLinks(const StatedLinks& links) {
+  Cluster cluster = MakeCluster(links);
+  for (CollectiveCosts& costs : cluster.network.collectives) {
+    CostLine& line = costs.curves.front().line;
+    line.beta_interval = {line.beta_seconds_per_byte / 2,
+                          2 * line.beta_seconds_per_byte};
+  }
+  cluster.deviation = 0;
+  return cluster;
+}
+
+TEST(StepTest, ExposedCommunicationIsAsUnsureAsItsCosts) {
+  Model model = EvenModel();
+  model.tied_head = false;  // whose exchange is of no axis
+  StepModel steps = *StepModel::Create(
+      {model, *OwnEngine("fp32"), MakeClusterOfUnsureLinks(kSlow)});
+  using Axis = std::pair<double StepParts::*, Interval ExposedIntervals::*>;
+  const Axis axes[] = {{&StepParts::tp, &ExposedIntervals::tp},
+                       {&StepParts::cp, &ExposedIntervals::cp},
+                       {&StepParts::pp, &ExposedIntervals::pp},
+                       {&StepParts::dp, &ExposedIntervals::dp}};
+  // Those with cp reduce gradients, too.
+  const Layout layouts[] = {
+      {.tp = 8}, {.cp = 8}, {.pp = 4, .micro_batches = 4}, {.dp = 8}};
+  for (size_t along = 0; along < 4; ++along) {
+    const Step step = *steps.Predict(layouts[along]);
+    EXPECT_GT(step.parts.*axes[along].first, 0) << along;
+    double shorter = 0, longer = 0;
+    for (const auto& [part, of_axis] : axes) {
+      const Interval& interval = step.exposed.*of_axis;
+      const double exposed = step.parts.*part;
+      EXPECT_LE(interval.low, 0.99 * exposed) << along;
+      EXPECT_GE(interval.high, 1.01 * exposed) << along;
+      if (exposed == 0) {
+        EXPECT_EQ(interval.high, 0) << along;
+      }
+      shorter += exposed - interval.low;
+      longer += interval.high - exposed;
+    }
+    EXPECT_NEAR(step.seconds - step.interval.low, shorter, 1e-9 * step.seconds)
+        << along;
+    EXPECT_NEAR(step.interval.high - step.seconds, longer, 1e-9 * step.seconds)
+        << along;
+  }
+}
+
+TEST(StepTest, IntervalsGrowWithTheClustersDeviation) {
+  StepModel steps = MakeSteps(EvenModel(), kSlow);
+  const Step step = *steps.Predict({.tp = 8});
+  EXPECT_NEAR(step.exposed.tp.low, (1 - 0.196) * step.parts.tp, 1e-12);
+  EXPECT_NEAR(step.exposed.tp.high, (1 + 0.196) * step.parts.tp, 1e-12);
+  EXPECT_NEAR(step.mfu_interval.low, step.mfu / (1 + 0.196), 1e-12);
+  EXPECT_NEAR(step.mfu_interval.high, step.mfu / (1 - 0.196), 1e-12);
+
+  Setting unsure = steps.setting();
+  unsure.cluster.deviation = 1;
+  EXPECT_TRUE(std::isinf(
+      StepModel::Create(unsure)->Predict({.tp = 8})->mfu_interval.high));
 }
 
 TEST(StepTest, ReplicasAllReduceWhileBackwardRuns) {

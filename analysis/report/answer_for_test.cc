@@ -150,6 +150,30 @@ void AddPredictions(Answer& answer) {
   }
 }
 
+void AddPlanScore(Answer& answer, const std::string& name) {
+  plan::ScoredLayout ddp;
+  ddp.model = absl::StrCat("nano", name);
+  ddp.layout.dp = 2;
+  ddp.layout.micro_batch = 4;
+  ddp.step.seconds = 0.05;
+  ddp.step.interval = {0.04, 0.06};
+  ddp.step.memory.parameters = 30e6;
+  ddp.measured_seconds = 0.055;
+  ddp.measured_bytes = 31e6;
+  plan::ScoredLayout zero = ddp;
+  zero.layout.zero = 3;
+  zero.step.seconds = 0.06;
+  zero.measured_seconds = 0.05;
+  zero.measured_bytes = 0;
+  plan::PlanScore& score = answer.plan_score.emplace();
+  score.layouts = {ddp, zero};
+  score.regrets = {{2, ddp, zero}};
+  score.median_absolute_error = 0.145;
+  score.coverage = 1;
+  score.median_relative_width = 0.4;
+  score.median_regret = 0.1;
+}
+
 void AddWords(Answer& answer, const std::string& name) {
   answer.findings = {
       {absl::StrCat("How well it scales", name),
@@ -181,6 +205,7 @@ std::unique_ptr<Answer> FullAnswer(const std::string& name) {
   AddSeries(*answer);
   AddLedgers(*answer);
   answer->layouts = CompareLayouts(*answer);
+  AddPlanScore(*answer, name);
   AddPredictions(*answer);
   for (const char* backend : {"gloo", "fake"}) {
     answer->networks.push_back(

@@ -167,6 +167,8 @@ TEST_F(BrowserTest, DrawsEveryPicture) {
   EXPECT_EQ(status["look"], "light");
   EXPECT_THAT(status["errors"], IsEmpty()) << status["errors"];
   EXPECT_EQ(Drawn(status), AllPictures());
+  EXPECT_THAT(page, HasSubstr("dp 2, 1 x 4, ZeRO 3</td>"));
+  EXPECT_THAT(page, HasSubstr("Median regret 10.0 % of 1 choice."));
   EXPECT_THAT(page, Not(HasSubstr("data-title=\"Share")))
       << "nothing offers to send figures elsewhere";
 }

@@ -380,6 +380,7 @@ json ReportData(const Answer& answer) {
           {"ledgers", DataOfEach(answer.ledgers, LedgerData, answer)},
           {"waterfalls", DataOfEach(answer.waterfalls, WaterfallData, answer)},
           {"layouts", DataOfEach(answer.layouts, LayoutsData, answer)},
+          {"plan_score", PlanScoreData(answer)},
           {"ablations", DataOfEach(answer.ablations, AblationData, answer)},
           {"networks", DataOfEach(answer.networks, NetworkData)},
           {"calls", CallsData(answer.calls)},

@@ -66,6 +66,10 @@ nlohmann::json CallsData(absl::Span<const Configuration> calls);
 // not known, "passes": [{"layer", "direction", "seconds", "flops", "bytes"}]}.
 nlohmann::json ProfilesData(const Answer& answer);
 
+// {"summary": PlanScoreSummary, "layouts": [...], "choices": [...]}; null where
+// there is no score.
+nlohmann::json PlanScoreData(const Answer& answer);
+
 }  // namespace rankwise
 
 #endif  // RANKWISE_ANALYSIS_REPORT_REPORT_H_

@@ -50,6 +50,22 @@ TEST(ReportDataTest, LayoutsNameTheirCellsAndLedgers) {
   }
 }
 
+TEST(ReportDataTest, ThePlannersScoreIsThatOfTheAnswer) {
+  const std::unique_ptr<Answer> answer = FullAnswer("");
+  const json score = ReportData(*answer)["plan_score"];
+  ASSERT_EQ(score["layouts"].size(), 2u);
+  EXPECT_EQ(score["layouts"][1]["name"], "dp 2, 1 x 4, ZeRO 3");
+  EXPECT_DOUBLE_EQ(score["layouts"][0]["planned_seconds"], 0.05);
+  EXPECT_DOUBLE_EQ(score["layouts"][0]["interval"][1], 0.06);
+  EXPECT_NEAR(score["layouts"][0]["error"], 0.05 / 0.055 - 1, 1e-12);
+  EXPECT_EQ(score["layouts"][0]["covered"], true);
+  ASSERT_EQ(score["choices"].size(), 1u);
+  EXPECT_NEAR(score["choices"][0]["regret"], 0.1, 1e-12);
+  EXPECT_EQ(score["summary"], plan::PlanScoreSummary(*answer->plan_score));
+  answer->plan_score.reset();
+  EXPECT_TRUE(ReportData(*answer)["plan_score"].is_null());
+}
+
 TEST(ReportDataTest, MemoryIsThatOfTheFullestRankByKind) {
   const std::unique_ptr<Answer> answer = FullAnswer("");
   answer->cells[1].memory.reset();

@@ -33,6 +33,39 @@ function layoutTable(part, compared, place) {
   ], compared.rows);
 }
 
+// What //analysis:plan says of the recorded layouts, and what its choices cost.
+function planScoreTables(part) {
+  if (study.plan_score === null) return;
+  const {layouts, choices, summary} = study.plan_score;
+  const hosts = {...numberColumn('hosts', 'hosts', (row) => row.hosts, whole), hidden: layouts.every((row) => row.hosts === 1)};
+  table(part, 'plan-score-table', 'The planner\'s layouts against the measured ones', [
+    textColumn('layout', 'layout', (row) => row.name),
+    textColumn('model', 'model', (row) => row.model),
+    numberColumn('ranks', 'ranks', (row) => row.ranks, whole),
+    hosts,
+    numberColumn('planned ms', 'planned_seconds', (row) => row.planned_seconds, inMs),
+    intervalColumn('planned_seconds', (row) => row.interval, inMs),
+    numberColumn('measured ms', 'measured_seconds', (row) => row.measured_seconds, inMs),
+    numberColumn('error', 'error', (row) => row.error, signedPercent),
+    textColumn('in the interval', 'covered', (row) => (row.covered ? 'yes' : 'no')),
+    numberColumn('planned memory', 'planned_bytes', (row) => row.planned_bytes, bytes),
+    numberColumn('measured memory', 'measured_bytes', (row) => row.measured_bytes || null, bytes),
+  ], layouts);
+  table(part, 'plan-choice-table', 'The planner\'s first choice among them', [
+    textColumn('first choice', 'choice', (row) => row.choice),
+    textColumn('fastest measured', 'fastest', (row) => row.fastest),
+    textColumn('model', 'model', (row) => row.model),
+    numberColumn('ranks', 'ranks', (row) => row.ranks, whole),
+    hosts,
+    numberColumn('batch', 'global_batch', (row) => row.global_batch, whole),
+    numberColumn('of layouts', 'layouts', (row) => row.layouts, whole),
+    numberColumn('choice ms', 'choice_seconds', (row) => row.choice_seconds, inMs),
+    numberColumn('fastest ms', 'fastest_seconds', (row) => row.fastest_seconds, inMs),
+    numberColumn('regret', 'regret', (row) => row.regret, percent),
+  ], choices);
+  part.append(element('p', {}, ...prose(`What the planner (//analysis:plan) predicts of these layouts: ${summary}`)));
+}
+
 function addLayouts() {
   const part = section(
       'layouts', 'Which layout of the ranks',
@@ -40,6 +73,7 @@ function addLayouts() {
   if (study.layouts.length === 0) {
     missing(part, 'No two layouts did the same work on as many ranks. A study that compares some:',
             './bazelw run //:study -- --layouts=auto --model=gpt');
+    planScoreTables(part);
     return;
   }
   const largest = Math.max(...study.layouts.map(({ranks}) => ranks));
@@ -57,4 +91,5 @@ function addLayouts() {
   part.append(words);
   tell();
   study.layouts.forEach((compared, place) => layoutTable(part, compared, place));
+  planScoreTables(part);
 }
