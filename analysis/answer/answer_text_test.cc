@@ -114,6 +114,40 @@ TEST(AnswerText, SaysHowFarTheBaseAndTheRanksAreFromTheHardware) {
   EXPECT_THAT(TextOf(runs), Not(HasSubstr("Of what the hardware can do")));
 }
 
+TEST(AnswerText, ComparesWithTheBestPeakThatRunsOfOneHostMeasured) {
+  std::vector<RunTrace> runs = Study();
+  const auto each_rank = [&runs](const auto& change) {
+    for (RunTrace& run : runs) {
+      for (RankTrace& rank : run.ranks) change(rank.run);
+    }
+  };
+  each_rank([](RunRecord& run) {
+    run.forward_flops_per_example = 1e11;
+    run.flags["precision"] = "fp32";
+    // The first measurement was disturbed.
+    run.peak_flops_per_second = run.binary == "single" ? 0.8e15 : 1e15;
+  });
+  const std::string sentence =
+      "Of what the hardware can do, by the measured 1e+03 TFLOPS of every "
+      "device, single on 1 rank reaches 19.2 % (MFU), and ddp on 2 ranks, "
+      "under strong scaling, reaches 15.4 % of all its devices.";
+  const std::string text = TextOf(runs);
+  EXPECT_THAT(text, HasSubstr(sentence));
+  EXPECT_THAT(text, HasSubstr("of the measured 1e+03 TFLOPS of every device."));
+
+  const auto without = [&](const auto& change) {
+    const std::vector<RunTrace> before = runs;
+    each_rank([&](RunRecord& run) {
+      if (run.binary == "single") change(run);
+    });
+    EXPECT_THAT(TextOf(runs), Not(HasSubstr("Of what the hardware can do")));
+    runs = before;
+  };
+  without([](RunRecord& run) { run.flags["peak_tflops"] = "800"; });
+  without([](RunRecord& run) { run.host.hostname = "another"; });
+  EXPECT_THAT(TextOf(runs), HasSubstr(sentence));
+}
+
 TEST(AnswerText, SaysWhetherOverheadGrowsWithTheRanks) {
   std::vector<RunTrace> runs = Study();
   for (int i = 0; i < 3; ++i) {

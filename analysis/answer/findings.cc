@@ -87,7 +87,9 @@ std::string ScalingText(Scaling scaling) {
 }
 
 // How far the base and the cell are from the hardware: efficiency alone
-// flatters a slow base. "" where their MFU, or one peak of both, is not known.
+// flatters a slow base. "" where their MFU, or one peak of both, is not known:
+// measured peaks of one device are one (Cell::peak_tflops), stated ones may
+// differ.
 std::string HardwareSentence(const ScalingRow& row, Scaling scaling) {
   const double base = ModelFlopsUtilization(*row.base);
   const double cell = ModelFlopsUtilization(*row.cell);

@@ -355,8 +355,25 @@ void KeepLargestBatches(std::vector<const Cell*>& cells) {
   absl::c_sort(cells);  // in their order
 }
 
+bool AnyLayout(const Answer& answer, double (*known)(const Cell&)) {
+  return absl::c_any_of(answer.layouts, [&](const LayoutComparison& layouts) {
+    return absl::c_any_of(layouts.rows, [&](const LayoutRow& row) {
+      return !std::isnan(known(*row.cell));
+    });
+  });
+}
+
+// Shares of what the hardware can do, where a layout's is known.
+struct HardwareColumns {
+  explicit HardwareColumns(const Answer& answer)
+      : mfu(AnyLayout(answer, ModelFlopsUtilization)),
+        memory(AnyLayout(answer, MemoryBandwidthShare)) {}
+  const bool mfu, memory;
+};
+
 std::vector<std::string> Columns(const LayoutComparison& layouts,
-                                 const LayoutRow& row, const RateColumn& rate) {
+                                 const LayoutRow& row, const RateColumn& rate,
+                                 const HardwareColumns& hardware) {
   const Cell& cell = *row.cell;
   std::string interval = "-", slower = "fastest";
   if (!std::isnan(row.rate_interval.low)) {
@@ -377,6 +394,9 @@ std::vector<std::string> Columns(const LayoutComparison& layouts,
       slower,
       cell.peak_bytes > 0 ? absl::StrFormat("%.0f", cell.peak_bytes / 1e6)
                           : "-"};
+  if (hardware.mfu) columns.push_back(PercentText(ModelFlopsUtilization(cell)));
+  if (hardware.memory)
+    columns.push_back(PercentText(MemoryBandwidthShare(cell)));
   for (const ExposedAxis& axis : kExposedAxes) {
     columns.push_back(
         row.ledger == nullptr || row.ledger->IsCaptured()
@@ -431,18 +451,21 @@ std::string LayoutTable(const Answer& answer) {
   std::vector<std::string> header = {
       "layout",    "scaling",       "ranks",         "batch/rank",
       rate.name(), "95 % interval", "relative time", "MB"};
+  const HardwareColumns hardware(answer);
+  if (hardware.mfu) header.push_back("MFU");
+  if (hardware.memory) header.push_back("memory");
   for (const ExposedAxis& axis : kExposedAxes) header.push_back(axis.axis);
   header.push_back("bubble");
   TextTable table(std::move(header), /*left_columns=*/2);
   for (const LayoutComparison& layouts : answer.layouts) {
     for (const LayoutRow& row : layouts.rows) {
-      table.AddRow(Columns(layouts, row, rate));
+      table.AddRow(Columns(layouts, row, rate, hardware));
     }
   }
   return absl::StrCat(
       "Layouts of ranks, the fastest of each size first (~: within noise of "
-      "it); memory of the fullest rank; exposed communication along each axis "
-      "and bubble of the critical rank's step, ms:\n\n",
+      "it); MB that the fullest rank holds; exposed communication along each "
+      "axis and bubble of the critical rank's step, ms:\n\n",
       table.ToString(), "\n");
 }
 

@@ -39,8 +39,10 @@ struct LayoutStudy {
   }
 };
 
+std::string StudyFolder() { return testing::TempDir() + "/layout_study"; }
+
 LayoutStudy Make(const LayoutStudyConfig& config) {
-  const std::string dir = testing::TempDir() + "/layout_study";
+  const std::string dir = StudyFolder();
   std::filesystem::remove_all(dir);
   std::filesystem::create_directory(dir);
   const auto truth = WriteLayoutStudy(dir, config);
@@ -210,6 +212,28 @@ TEST(WhichLayout, TheTableHasMemoryExposureByAxisAndBubble) {
       ContainsRegex("ddp +strong +4 +16 +5[0-9]+ +.[0-9, ]+. +1.8[0-9] "
                     ".1.[0-9]+, 1.[0-9]+. +216 +0.00 +0.00 +0.00 +75.00 "
                     "+0.00"));
+}
+
+TEST(WhichLayout, TheTableHasSharesOfTheHardwaresLimitsWhereTheseAreKnown) {
+  const LayoutStudy study = Make({.link_bytes_per_second = 1e9});
+  const std::string table = "relative time +MB +";
+  EXPECT_THAT(study.text, ContainsRegex(table + "tp "));
+  std::vector<RunTrace> runs = *LoadRuns(StudyFolder());
+  for (RunTrace& run : runs) {
+    for (RankTrace& rank : run.ranks) {
+      rank.run.forward_flops_per_example = 1e8;
+      rank.run.peak_flops_per_second = 1e12;
+      if (rank.run.binary == "ddp") continue;
+      rank.run.step_bytes = 1e8;
+      rank.run.peak_bytes_per_second = 1e10;
+    }
+  }
+  const std::string text = AnswerText(*Analyze(std::move(runs), {}));
+  EXPECT_THAT(text, ContainsRegex(table + "MFU +memory +tp "));
+  // 64 examples in 57 ms, on 4 ranks.
+  EXPECT_THAT(text, ContainsRegex("pipeline 1f1b .* 66 +8.[0-9] % +1[78].[0-9] "
+                                  "% +0.00 +0.00 +12.80"));
+  EXPECT_THAT(text, ContainsRegex("ddp .* 216 +4.[0-9] % +- +0.00 +0.00 "));
 }
 
 }  // namespace

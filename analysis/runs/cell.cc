@@ -224,6 +224,34 @@ void AddRuns(absl::Span<const RunTrace> runs, Cell& cell) {
   if (!peaks.empty()) cell.peak_bytes = Median(peaks);
 }
 
+// What runs have in common that measure the same peak.
+auto PeakKeyOf(const RunRecord& run) {
+  const std::string device = run.devices.empty() ? "" : run.devices[0];
+  return std::make_tuple(run.host.hostname, run.host.cpu_model, run.host.cores,
+                         device, run.threads_per_rank, FlagOf(run, "precision"),
+                         FlagOf(run, "tf32"), run.versions.torch);
+}
+
+// A study's first measurement may have been disturbed, and a later one better:
+// cells that could have measured the same peak are held against one.
+void ShareMeasuredPeaks(std::vector<Cell>& cells) {
+  using Key = decltype(PeakKeyOf(RunRecord()));
+  std::map<Key, double> tflops, bytes_per_second;
+  for (const Cell& cell : cells) {
+    const Key key = PeakKeyOf(cell.run);
+    if (cell.peak_is_measured)
+      tflops[key] = std::max(tflops[key], cell.peak_tflops);
+    bytes_per_second[key] =
+        std::max(bytes_per_second[key], cell.peak_bytes_per_second);
+  }
+  for (Cell& cell : cells) {
+    const Key key = PeakKeyOf(cell.run);
+    if (cell.peak_is_measured) cell.peak_tflops = tflops[key];
+    if (cell.peak_bytes_per_second > 0)
+      cell.peak_bytes_per_second = bytes_per_second[key];
+  }
+}
+
 // That all ranks of the cell work with.
 double DevicesOf(const Cell& cell) {
   const std::set<std::string> of_rank(cell.run.devices.begin(),
@@ -359,6 +387,7 @@ std::vector<Cell> GroupIntoCells(absl::Span<const RunTrace> runs,
     AddRuns(runs, cell);
     result.push_back(std::move(cell));
   }
+  ShareMeasuredPeaks(result);
   return result;
 }
 

@@ -40,10 +40,12 @@ struct Cell {
   // Of all ranks of the repetitions, in order, each once: "cpu", "cuda:1".
   std::vector<std::string> devices;
   // Of one device: that --peak_tflops states, or else the best that a
-  // repetition measured (--peak); 0: neither, or the repetitions state several.
+  // repetition measured (--peak), or a run of another cell on the same host and
+  // device, with the same precision, threads and torch; 0: neither, or the
+  // repetitions state several.
   double peak_tflops = 0;
   bool peak_is_measured = false;
-  double peak_bytes_per_second = 0;  // of one device, measured; 0: not known
+  double peak_bytes_per_second = 0;  // likewise, measured; 0: not known
   // CodeVersion of the repetitions' ranks, each once.
   std::vector<std::string> code_versions;
   // Median over the repetitions in which it is known of PeakBytes; 0: in none.

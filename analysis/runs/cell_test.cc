@@ -429,6 +429,32 @@ TEST(ModelFlopsUtilization, IsOfTheBestMeasuredPeakWhereNoneIsStated) {
   EXPECT_EQ(PeakText(stated), "the stated 2000 TFLOPS");
 }
 
+TEST(ModelFlopsUtilization, IsOfTheBestPeakMeasuredAnywhereInTheSamePrecision) {
+  const auto measured = [](const std::string& precision, int64_t world_size,
+                           double rate) {
+    RunTrace run = RunOn(world_size);
+    for (RankTrace& rank : run.ranks) {
+      rank.run.flags.erase("peak_tflops");
+      rank.run.flags["precision"] = precision;
+      SetConfigHashes(&rank.run);
+      rank.run.peak_flops_per_second = rate;
+      rank.run.peak_bytes_per_second = rate / 100;
+    }
+    return run;
+  };
+  std::vector<std::string> left_out;
+  const std::vector<RunTrace> runs = {
+      measured("fp32", 1, 1e14), measured("fp32", 2, 2e14),
+      measured("bf16", 1, 8e14), measured("bf16", 2, 7e14)};
+  const std::vector<Cell> cells = GroupIntoCells(runs, {10}, &left_out);
+  ASSERT_EQ(cells.size(), 4);
+  for (const Cell& cell : cells) {
+    const double tflops = cell.run.flags.at("precision") == "fp32" ? 200 : 800;
+    EXPECT_EQ(cell.peak_tflops, tflops);
+    EXPECT_EQ(cell.peak_bytes_per_second, tflops * 1e10);
+  }
+}
+
 // 10 steps/s of 1 GB each on each rank, of 40 GB/s.
 TEST(MemoryBandwidthShare, IsOfEveryRanksBandwidth) {
   RunTrace run = RunOn(4);

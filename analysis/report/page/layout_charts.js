@@ -19,6 +19,8 @@ function layoutTable(part, compared, place) {
   const ledger = (key) => (row) => (row.ledger === null ? null : study.ledgers[row.ledger].critical[key]);
   const along = (axis) => ({...numberColumn(`${axis} ms`, `exposed_${axis}_seconds`, ledger(`exposed_${axis}`), inMs),
                             hidden: compared.rows.every((row) => !ledger(`exposed_${axis}`)(row))});
+  const share = (title, key) => ({...numberColumn(title, key, (row) => cellOf(row)[key], percent),
+                                  hidden: compared.rows.every((row) => cellOf(row)[key] === null)});
   table(part, `layout-table-${place}`, layoutsName(compared), [
     textColumn('layout', 'layout', (row) => cellOf(row).trainer),
     numberColumn('batch/rank', 'batch_per_rank', (row) => cellOf(row).global_batch / compared.ranks),
@@ -28,6 +30,8 @@ function layoutTable(part, compared, place) {
     intervalColumn('relative_time', (row) => (row === compared.rows[0] ? null : row.behind_interval), digits),
     textColumn('separated', 'separated_from_the_fastest', (row) => (row === compared.rows[0] ? 'fastest' : row.separated ? 'yes' : 'no')),
     numberColumn('memory', 'peak_bytes', (row) => cellOf(row).peak_bytes || null, bytes),
+    share('MFU', 'mfu'),
+    share('memory bandwidth', 'memory_share'),
     ...['tp', 'cp', 'pp', 'dp'].map(along),
     numberColumn('bubble ms', 'bubble_seconds', ledger('bubble'), inMs),
   ], compared.rows);
