@@ -472,7 +472,7 @@ std::string LayoutTable(const Answer& answer) {
 std::string PlannerTable(const Answer& answer) {
   if (!answer.plan_score.has_value()) return "";
   return absl::StrCat(
-      "These layouts as //analysis:plan predicts them from runs that exchange "
+      "Layouts of gpt as //analysis:plan predicts them from runs that exchange "
       "nothing and from comm_bench, and what its choices cost:\n\n",
       plan::PlanScoreText(*answer.plan_score), "\n");
 }

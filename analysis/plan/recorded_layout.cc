@@ -11,6 +11,9 @@
 namespace rankwise::plan {
 namespace {
 
+// A schedule is made of all of them, whatever a record claims.
+constexpr double kMostMicroBatches = 1 << 16;
+
 // Values of flags that the planner's layouts have; "" is a trainer without it.
 absl::Status CheckFlags(const RunRecord& run) {
   constexpr std::pair<const char*, const char*> planned[] = {
@@ -68,8 +71,13 @@ absl::StatusOr<Layout> LayoutOf(const RunRecord& run, int64_t global_batch) {
     layout.chunks = chunks > 0 ? std::llround(chunks) : 2;
   }
   const bool meshed = run.binary == "hybrid" || run.binary == "pipeline";
-  layout.micro_batches = std::llround(
-      NumberFlagOf(run, meshed ? "microbatches" : "accumulate", 1));
+  const double micro_batches =
+      NumberFlagOf(run, meshed ? "microbatches" : "accumulate", 1);
+  if (!(micro_batches >= 1 && micro_batches <= kMostMicroBatches)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(micro_batches, " micro-batches a step are not planned"));
+  }
+  layout.micro_batches = std::llround(micro_batches);
   const int64_t parts = layout.dp * layout.micro_batches;
   if (parts < 1 || global_batch < parts || global_batch % parts != 0) {
     return absl::FailedPreconditionError(

@@ -223,6 +223,9 @@ TEST(PlanScore, SaysWhatCannotBeScored) {
   record.forward_flops_per_example = 1;
   EXPECT_THAT(std::string(ModelOf(record).status().message()),
               HasSubstr("operations per example"));
+  record.flags["accumulate"] = "1e18";
+  EXPECT_THAT(std::string(LayoutOf(record, 8).status().message()),
+              HasSubstr("1e+18 micro-batches a step are not planned"));
   record.flags["context"] = "ulysses";
   EXPECT_THAT(std::string(LayoutOf(record, 8).status().message()),
               HasSubstr("--context=ulysses is not planned"));

@@ -42,7 +42,7 @@ function planScoreTables(part) {
   if (study.plan_score === null) return;
   const {layouts, choices, summary} = study.plan_score;
   const hosts = {...numberColumn('hosts', 'hosts', (row) => row.hosts, whole), hidden: layouts.every((row) => row.hosts === 1)};
-  table(part, 'plan-score-table', 'The planner\'s layouts against the measured ones', [
+  table(part, 'plan-score-table', 'The planner\'s predictions of these layouts', [
     textColumn('layout', 'layout', (row) => row.name),
     textColumn('model', 'model', (row) => row.model),
     numberColumn('ranks', 'ranks', (row) => row.ranks, whole),
@@ -55,7 +55,7 @@ function planScoreTables(part) {
     numberColumn('planned memory', 'planned_bytes', (row) => row.planned_bytes, bytes),
     numberColumn('measured memory', 'measured_bytes', (row) => row.measured_bytes || null, bytes),
   ], layouts);
-  table(part, 'plan-choice-table', 'The planner\'s first choice among them', [
+  table(part, 'plan-choice-table', 'The planner\'s first choice and the fastest measured', [
     textColumn('first choice', 'choice', (row) => row.choice),
     textColumn('fastest measured', 'fastest', (row) => row.fastest),
     textColumn('model', 'model', (row) => row.model),
@@ -67,7 +67,7 @@ function planScoreTables(part) {
     numberColumn('fastest ms', 'fastest_seconds', (row) => row.fastest_seconds, inMs),
     numberColumn('regret', 'regret', (row) => row.regret, percent),
   ], choices);
-  part.append(element('p', {}, ...prose(`What the planner (//analysis:plan) predicts of these layouts: ${summary}`)));
+  part.append(element('p', {}, ...prose(`The planner (//analysis:plan) on these layouts, from runs that exchange nothing and comm_bench: ${summary}`)));
 }
 
 function addLayouts() {
