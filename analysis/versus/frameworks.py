@@ -132,10 +132,10 @@ def tuned_pytorch():
 
 
 def compiled_pytorch():
-    """On one rank."""
+    """On one rank, and not over an epoch, which would include compiling."""
     return dataclasses.replace(
         FRAMEWORKS["pytorch"], title="PyTorch compiled", flags=("--tuned", "--compile"),
-        cannot=lambda work: NOT_COMPARED if work.model == "gpt" or work.world_size else "")
+        cannot=lambda work: NOT_COMPARED if work.model == "gpt" or work.world_size or not work.max_steps else "")
 
 
 class Rankwise:

@@ -93,8 +93,7 @@ class Trainer:
         self.layout = torch.channels_last if args.tuned else torch.contiguous_format
         self.model.to(memory_format=self.layout)
         self.net = DistributedDataParallel(self.model) if args.mode == "ddp" else self.model
-        if args.compile:
-            self.net = torch.compile(self.net)
+        self.whole_batch_net = torch.compile(self.net) if args.compile else self.net
         self.exposed = ExposedCommunication(self.model) if args.exposed_seconds else None
         self.optimizer = make_optimizer(args, self.model)
         train = Cifar10(args.data_dir, train=True)
@@ -106,8 +105,10 @@ class Trainer:
 
     def forward_loss(self, images, labels):
         images = images.to(memory_format=self.layout)
+        # The last batch of an epoch is smaller, for which torch.compile would compile all again.
+        net = self.whole_batch_net if len(images) == self.args.batch_size else self.net
         with torch.autocast("cpu", torch.bfloat16, enabled=self.args.precision == "bf16"):
-            return F.cross_entropy(self.net(images), labels)
+            return F.cross_entropy(net(images), labels)
 
     def step(self, images, labels):
         self.optimizer.zero_grad()
