@@ -4,10 +4,10 @@
 #   tests/plan_score.sh DIR [shm|hosts|fake5us|fake20us]...
 # Without names, all four sets. The runs of each are repeated in a random order, round after round. Each writes DIR/SET/NAME-xRANKS-repN.jsonl when it has
 # finished, and is not repeated where that file exists: the same command continues after an interruption. hosts needs root (tests/cluster/cluster.sh).
-# REPETITIONS=3, STEPS=36 (at least 15) and RANKWISE_PROGRAMS=bazel-bin may be replaced. Exit code 1, with the command and its output, where a run fails.
+# REPETITIONS=3, STEPS=24 (at least 15) and RANKWISE_PROGRAMS=bazel-bin may be replaced. Exit code 1, with the command and its output, where a run fails.
 set -euo pipefail
 repetitions="${REPETITIONS:-3}"
-training=(--model=gpt --model_size=nano --precision=fp32 --eval=false --memory --max_steps="${STEPS:-36}")
+training=(--model=gpt --model_size=nano --precision=fp32 --eval=false --peak=none --memory --max_steps="${STEPS:-24}")
 
 if (($# == 0)); then
   echo "plan_score.sh: expected DIR [shm|hosts|fake5us|fake20us]..." >&2
@@ -75,6 +75,7 @@ ring() {
 # fake US NS_PER_BYTE: all-reduces pass two messages to each other rank (Patarasuk and Yuan 2009), all-gathers and reduce-scatters one.
 fake() {
   local ranks twice once exactly="--fake_virtual_time --sizes=1K,16K,256K,1M,4M --iterations=12 --check=false"
+  echo "links-messages 2 comm_bench/comm_bench --collectives=ping_pong $exactly --fake_world_size=2 --fake_alpha_us=$1 --fake_beta_ns_per_byte=$2"
   for ranks in 8 16 32 64; do
     twice="$(ring "$ranks" $((2 * (ranks - 1))) "$@")"
     once="$(ring "$ranks" $((ranks - 1)) "$@")"
