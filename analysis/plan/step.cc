@@ -268,12 +268,13 @@ LinkCosts StepModel::LinkOf(const Layout& layout, double bytes,
   const bool splits = setting_.engine.splits_messages && layout.tp > 1 &&
                       !layout.sequence_parallel;
   const double sent = splits ? bytes / static_cast<double>(layout.tp) : bytes;
+  const double seconds =
+      CollectiveSeconds(cluster, "ping_pong", sent, line, side);
   LinkCosts link;
-  link.alpha_seconds = CollectiveSeconds(cluster, "ping_pong", 1, line, side);
-  link.beta_seconds_per_byte =
-      (CollectiveSeconds(cluster, "ping_pong", sent, line, side) -
-       link.alpha_seconds) /
-      bytes;
+  // As measured, a small message can take longer than a large one.
+  link.alpha_seconds =
+      std::min(seconds, CollectiveSeconds(cluster, "ping_pong", 1, line, side));
+  link.beta_seconds_per_byte = (seconds - link.alpha_seconds) / bytes;
   if (splits) {
     link.alpha_seconds += CollectiveSeconds(
         cluster, "all_gather", bytes, LineAlong(cluster, layout.tp, 1), side);
