@@ -100,8 +100,10 @@ absl::Status Run(const TrainConfig& config, const Worker& worker) {
         replicas[r].model().set_dropout_seed(
             DropoutSeed(config.seed, input.step, static_cast<int>(r),
                         static_cast<int64_t>(i)));
-        return gathers_losses ? replicas[r].LossShare(parts[r], parts)
-                              : replicas[r].Output(parts[r].data);
+        // Not LossShare, as every replica casts its weights.
+        return gathers_losses
+                   ? ShareOfMean(replicas[r].Loss(parts[r]), parts[r], parts)
+                   : replicas[r].Output(parts[r].data);
       });
       input.clock.Begin(Phase::kGather);
       const torch::Tensor gathered = engine.Gather(outputs);

@@ -20,6 +20,21 @@ enum Sum : int64_t { kLoss, kCorrect, kPredictions, kExamples, kSums };
 
 }  // namespace
 
+torch::Tensor Objective::LossShare(
+    const Batch& micro_batch, absl::Span<const Batch> micro_batches) const {
+  // Of a step that failed half-way.
+  if (&micro_batch == &micro_batches.front() && precision_ != Precision::kFp32)
+    at::autocast::clear_cache();
+  const bool others_follow =
+      &micro_batch >= micro_batches.data() &&
+      &micro_batch + 1 < micro_batches.data() + micro_batches.size();
+  // An engine that gathers weights for a layer also frees them, and may compute
+  // the layer again in backward.
+  const bool keeps_casts = others_follow && !model_->forward_is_collective();
+  return ShareOfMean(Loss(micro_batch, keeps_casts), micro_batch,
+                     micro_batches);
+}
+
 EvaluationSums::EvaluationSums(LossKind kind, torch::Device device)
     : kind_(kind),
       start_seconds_(SteadySeconds()),

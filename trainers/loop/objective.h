@@ -24,12 +24,17 @@
 
 namespace rankwise {
 
-// Not nestable. Weights are cast once per scope.
+// Not nestable. Weights are cast once per scope; casts that a scope keeps serve
+// those that follow, up to and with one that does not keep them. Kept casts do
+// not see that a weight changes, and those made without gradients have none.
 class AutocastScope {
  public:
   // Does nothing under kFp32.
-  AutocastScope(Precision precision, at::DeviceType device)
-      : enabled_(precision != Precision::kFp32), device_(device) {
+  AutocastScope(Precision precision, at::DeviceType device,
+                bool keeps_casts = false)
+      : enabled_(precision != Precision::kFp32),
+        device_(device),
+        keeps_casts_(keeps_casts) {
     if (!enabled_) return;
     at::autocast::set_autocast_enabled(device_, true);
     at::autocast::set_autocast_dtype(
@@ -39,7 +44,7 @@ class AutocastScope {
   ~AutocastScope() {
     if (!enabled_) return;
     at::autocast::decrement_nesting();
-    at::autocast::clear_cache();
+    if (!keeps_casts_) at::autocast::clear_cache();
     at::autocast::set_autocast_enabled(device_, false);
   }
   AutocastScope(const AutocastScope&) = delete;
@@ -48,6 +53,7 @@ class AutocastScope {
  private:
   const bool enabled_;
   const at::DeviceType device_;
+  const bool keeps_casts_;
 };
 
 inline int64_t CountExamples(absl::Span<const Batch> batches) {
@@ -90,22 +96,27 @@ class Objective {
 
   // Scalar, mean over the batch.
   torch::Tensor Loss(const Batch& batch) const {
-    AutocastScope autocast(precision_, device_.type());
-    return model_->LossOf(model_->Forward(batch.data), batch.target);
+    return Loss(batch, /*keeps_casts=*/false);
   }
 
   // `micro_batch`'s part of the mean loss over all of `micro_batches`, so that
   // gradients accumulated over them equal those of one large batch, also when
-  // the last one is smaller.
+  // the last one is smaller. For the elements of `micro_batches` in their
+  // order, between which weights may not change: unless an engine gathers them
+  // for each forward, they are cast once for all. Where other threads cast the
+  // same weights, use ShareOfMean of Loss.
   torch::Tensor LossShare(const Batch& micro_batch,
-                          absl::Span<const Batch> micro_batches) const {
-    return ShareOfMean(Loss(micro_batch), micro_batch, micro_batches);
-  }
+                          absl::Span<const Batch> micro_batches) const;
 
   LossKind kind() const { return kind_; }
   Model& model() const { return *model_; }
 
  private:
+  torch::Tensor Loss(const Batch& batch, bool keeps_casts) const {
+    AutocastScope autocast(precision_, device_.type(), keeps_casts);
+    return model_->LossOf(model_->Forward(batch.data), batch.target);
+  }
+
   std::shared_ptr<Model> model_;
   LossKind kind_;
   Precision precision_;

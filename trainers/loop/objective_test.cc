@@ -3,10 +3,12 @@
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/record_function.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "trainers/loop/config.h"
@@ -64,6 +66,114 @@ TEST_F(ObjectiveTest, Bf16ComputesInBf16AndLeavesTheWeightsAlone) {
   EXPECT_EQ(model_->parameters()[0].grad().scalar_type(), at::kFloat);
   EXPECT_NEAR(half.Loss(batch).item<double>(),
               objective_.Loss(batch).item<double>(), 0.05);
+}
+
+// How many weights are cast on this thread while it lives.
+class CastCount {
+ public:
+  CastCount() { count = 0; }
+  ~CastCount() { at::removeCallback(handle_); }
+  CastCount(const CastCount&) = delete;
+  CastCount& operator=(const CastCount&) = delete;
+
+  int64_t value() const { return count; }
+
+ private:
+  static std::unique_ptr<at::ObserverContext> See(
+      const at::RecordFunction& function) {
+    if (std::string(function.name()) != "aten::_to_copy") return nullptr;
+    const torch::Tensor& from = function.inputs()[0].toTensor();
+    if (from.requires_grad() && from.is_leaf()) ++count;
+    return nullptr;
+  }
+
+  static thread_local int64_t count;
+  const at::CallbackHandle handle_ = at::addThreadLocalCallback(
+      at::RecordFunctionCallback(See).needsInputs(true).scopes(
+          {at::RecordScope::FUNCTION}));
+};
+
+thread_local int64_t CastCount::count = 0;
+
+class MicroBatchesInBf16Test : public ::testing::Test {
+ protected:
+  MicroBatchesInBf16Test() {
+    for (int i = 0; i < 3; ++i) {
+      const torch::Tensor tokens = at::randint(0, 256, {2, 9}, at::kLong);
+      parts_.push_back({tokens.slice(1, 0, 8), tokens.slice(1, 1, 9)});
+    }
+  }
+
+  // The losses and gradients of parts_, one after the other.
+  template <typename LossOfPart>
+  std::vector<torch::Tensor> Train(const LossOfPart& loss_of) {
+    model_->zero_grad();
+    std::vector<torch::Tensor> results;
+    for (const Batch& part : parts_) {
+      const torch::Tensor loss = loss_of(part);
+      loss.backward();
+      results.push_back(loss.detach());
+    }
+    for (const torch::Tensor& parameter : model_->parameters())
+      results.push_back(parameter.grad().clone());
+    return results;
+  }
+  std::vector<torch::Tensor> TrainCastingOnce() {
+    return Train([&](auto& part) { return half_.LossShare(part, parts_); });
+  }
+  std::vector<torch::Tensor> TrainCastingEachTime() {
+    return Train([&](auto& part) {
+      return ShareOfMean(half_.Loss(part), part, parts_);
+    });
+  }
+
+  std::vector<Batch> parts_;
+  std::shared_ptr<Model> model_ = std::make_shared<Model>(*MakeModelSpec(
+      {.name = "gpt", .depth = 2, .width = 64, .sequence_length = 8}));
+  const Objective half_{model_, LossKind::kCrossEntropy, Precision::kBf16,
+                        at::kCPU};
+};
+
+TEST_F(MicroBatchesInBf16Test, CastWeightsOnce) {
+  int64_t once = 0, each_time = 0;
+  {
+    const CastCount casts;
+    TrainCastingOnce();
+    once = casts.value();
+  }
+  {
+    const CastCount casts;
+    TrainCastingEachTime();
+    each_time = casts.value();
+  }
+  EXPECT_GT(once, 0);
+  EXPECT_EQ(each_time, 3 * once);
+}
+
+TEST_F(MicroBatchesInBf16Test, GiveTheSameBitsAsWeightsCastEachTime) {
+  // The second time with other weights, to which no earlier cast may belong.
+  for (int step = 0; step < 2; ++step) {
+    const std::vector<torch::Tensor> once = TrainCastingOnce();
+    const std::vector<torch::Tensor> each_time = TrainCastingEachTime();
+    ASSERT_EQ(once.size(), each_time.size());
+    for (size_t i = 0; i < once.size(); ++i)
+      EXPECT_TRUE(once[i].equal(each_time[i])) << i;
+    const at::NoGradGuard no_grad;
+    for (torch::Tensor parameter : model_->parameters()) parameter.mul_(1.25);
+  }
+}
+
+TEST_F(MicroBatchesInBf16Test, DoNotUseCastsOfAStepThatWasNotFinished) {
+  const torch::Tensor before = half_.LossShare(parts_[0], parts_).detach();
+  {
+    const at::NoGradGuard no_grad;
+    for (torch::Tensor parameter : model_->parameters()) parameter.mul_(1.25);
+  }
+  const torch::Tensor after = half_.LossShare(parts_[0], parts_).detach();
+  half_.LossShare(parts_[2], parts_);  // the last drops the casts
+  EXPECT_FALSE(after.equal(before));
+  EXPECT_TRUE(
+      after.equal(ShareOfMean(half_.Loss(parts_[0]), parts_[0], parts_)));
 }
 
 // Gives every image the same logits, in which class 3 wins.
