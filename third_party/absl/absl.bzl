@@ -16,6 +16,7 @@ def absl_repository(name):
             "status": ["absl_status"],
             "statusor": ["absl_statusor"],
             "strings": ["absl_strings", "absl_str_format"],
+            "symbolize": ["absl_symbolize"],
             "synchronization": ["absl_synchronization"],
             "time": ["absl_time"],
         },

@@ -1,20 +1,11 @@
 // A step like the ones before it takes no memory from the heap for tensors, the
 // loader's included: they come from blocks that earlier steps freed. What does
 // take blocks of over 4 KiB in every step is oneDNN, for its descriptors and
-// its GEMMs' buffers. Whose a block is, its callers' names say; these are in
-// the symbol tables of the binary and the libraries, not for dladdr, as most of
-// the functions are local.
-#include <dlfcn.h>
-#include <elf.h>
+// its GEMMs' buffers. Whose a block is, its callers' names say.
 #include <execinfo.h>
-#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <link.h>
 #include <stddef.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -23,15 +14,14 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <map>
 #include <memory>
 #include <string>
 
+#include "absl/debugging/symbolize.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/string_view.h"
 #include "third_party/absl/status_macros.h"
 #include "trainers/loop/config.h"
 #include "trainers/loop/training_run.h"
@@ -123,108 +113,29 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// The functions of a binary or library, local ones as well.
-class Functions {
-  using Symbol = ElfW(Sym);
-
- public:
-  explicit Functions(const std::string& path) {
-    const int file = open(path.c_str(), O_RDONLY);
-    struct stat facts;
-    if (file >= 0 && fstat(file, &facts) == 0) {
-      size_ = static_cast<size_t>(facts.st_size);
-      void* const mapped =
-          mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file, 0);
-      if (mapped != MAP_FAILED) file_ = static_cast<const char*>(mapped);
-    }
-    if (file >= 0) close(file);
-    if (file_ != nullptr) FindSymbols();
-  }
-  ~Functions() {
-    if (file_ != nullptr) munmap(const_cast<char*>(file_), size_);
-  }
-  Functions(const Functions&) = delete;
-  Functions& operator=(const Functions&) = delete;
-
-  // Mangled, of the one that has the instruction at `address` of what was
-  // loaded at `base`; "" if it is not known.
-  absl::string_view NameOf(uintptr_t address, uintptr_t base) const {
-    if (relocatable_) address -= base;
-    for (size_t i = 0; i < num_symbols_; ++i) {
-      const Symbol& symbol = symbols_[i];
-      if (address - symbol.st_value < symbol.st_size &&
-          ELF64_ST_TYPE(symbol.st_info) == STT_FUNC)
-        return names_ + symbol.st_name;
-    }
-    return "";
-  }
-
- private:
-  template <typename T>
-  const T* At(size_t offset) const {
-    return reinterpret_cast<const T*>(file_ + offset);
-  }
-
-  void FindSymbols() {
-    const auto* header = At<ElfW(Ehdr)>(0);
-    relocatable_ = header->e_type == ET_DYN;
-    const auto* sections = At<ElfW(Shdr)>(header->e_shoff);
-    for (int i = 0; i < header->e_shnum; ++i) {
-      if (sections[i].sh_type != SHT_SYMTAB) continue;
-      symbols_ = At<Symbol>(sections[i].sh_offset);
-      num_symbols_ = sections[i].sh_size / sizeof(Symbol);
-      names_ = At<char>(sections[sections[i].sh_link].sh_offset);
-    }
-  }
-
-  size_t size_ = 0;
-  const char* file_ = nullptr;
-  bool relocatable_ = false;
-  const Symbol* symbols_ = nullptr;
-  size_t num_symbols_ = 0;
-  const char* names_ = nullptr;
-};
-
 // "" where no name is known.
 std::string NameOf(void* return_address) {
-  static auto& names = *new std::map<void*, std::string>();
-  static auto& objects = *new std::map<std::string, Functions>();
-  const auto [known, is_new] = names.try_emplace(return_address);
-  if (!is_new) return known->second;
   // Of the call, which may be its function's last instruction.
-  char* const call = static_cast<char*>(return_address) - 1;
-  Dl_info object;
-  if (dladdr(call, &object) == 0) return "";
-  const Functions& functions =
-      objects.try_emplace(object.dli_fname, object.dli_fname).first->second;
-  known->second = std::string(
-      functions.NameOf(reinterpret_cast<uintptr_t>(call),
-                       reinterpret_cast<uintptr_t>(object.dli_fbase)));
-  if (known->second.empty() && object.dli_sname != nullptr)
-    known->second = object.dli_sname;
-  return known->second;
+  const char* const call = static_cast<char*>(return_address) - 1;
+  char name[1024];
+  return absl::Symbolize(call, name, sizeof(name)) ? name : "";
 }
 
-// operator new, and functions of the standard library.
-bool IsOfTheLanguage(absl::string_view name) {
-  for (absl::string_view prefix :
-       {"_Zn", "_ZSt", "_ZNSt", "_ZNKSt", "_ZN9__gnu_cxx"}) {
-    if (absl::StartsWith(name, prefix)) return true;
-  }
-  return false;
-}
-
-// Mangled; of the innermost function that says whose the block is.
+// Of the innermost function that is not operator new or of the standard
+// library: that says whose the block is.
 std::string TakerOf(const Block& block) {
   for (int i = 0; i < block.num_callers; ++i) {
     const std::string name = NameOf(block.callers[i]);
-    if (!name.empty() && !IsOfTheLanguage(name)) return name;
+    if (!name.empty() && !absl::StartsWith(name, "operator new") &&
+        !absl::StartsWith(name, "std::") &&
+        !absl::StartsWith(name, "__gnu_cxx::"))
+      return name;
   }
   return "";
 }
 
 bool IsOfOneDnn(const std::string& taker) {
-  return absl::StrContains(taker, "4dnnl");
+  return absl::StartsWith(taker, "dnnl::");
 }
 
 std::string CallersOf(const Block& block) {
