@@ -72,6 +72,8 @@ TEST(PlanMemory, IsWhatTheTrainersCompute) {
   split.schedule = "zero_bubble_h1";
   Layout recompute = mesh;
   recompute.recompute = Recompute::kFull;
+  Layout sharded = mesh;
+  sharded.zero = 2;
   std::vector<Case> cases = {{{.micro_batch = 4}},
                              {{.dp = 2, .micro_batch = 4}, "bf16"},
                              {{.cp = 2, .tp = 2, .micro_batch = 4}},
@@ -80,7 +82,8 @@ TEST(PlanMemory, IsWhatTheTrainersCompute) {
                              {zbv, "bf16"},
                              {split},
                              {mesh, "bf16"},
-                             {recompute}};
+                             {recompute},
+                             {sharded, "bf16"}};
   for (int zero = 1; zero <= 3; ++zero) {
     cases.push_back({{.dp = 4, .zero = zero, .micro_batch = 4}});
     cases.push_back({{.dp = 4, .zero = zero, .micro_batch = 4}, "bf16"});
@@ -97,8 +100,9 @@ TEST(PlanMemory, IsWhatTheTrainersCompute) {
   }
   const plan::Cluster cluster = *plan::NamedCluster("a100-selene");
   for (const Case& one : cases) {
-    auto steps = plan::StepModel::Create(
-        {model, *plan::OwnEngine(one.precision), cluster});
+    plan::Engine engine = *plan::OwnEngine(one.precision);
+    engine.norms_in_fp32 = false;  // on a CPU
+    auto steps = plan::StepModel::Create({model, engine, cluster});
     ASSERT_TRUE(steps.ok());
     const auto step = steps->Quick(one.layout);
     ASSERT_TRUE(step.ok()) << step.status();

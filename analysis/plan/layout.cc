@@ -81,6 +81,7 @@ Engine Megatron2021() {
   Engine engine;
   engine.name = "Megatron-LM 2021";
   engine.stream_bytes = 2;
+  engine.norms_in_fp32 = false;
   engine.fused_attention = false;
   engine.attended = 1;
   engine.dropout = true;

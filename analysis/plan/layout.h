@@ -50,6 +50,8 @@ struct Engine {
   std::string name;
   double value_bytes = 2;   // of an activation in a product
   double stream_bytes = 4;  // of one between blocks, as stages send it
+  // Autocast's norms, which keep fp32 copies of 16-bit inputs: not on a CPU.
+  bool norms_in_fp32 = true;
   bool fused_attention = true;
   double attended = 0.5;  // share of pairs of tokens that attention computes
   bool dropout = false;

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "absl/algorithm/container.h"
+#include "parallel/pipeline/simulation/memory.h"
 
 namespace rankwise::plan {
 namespace {
@@ -18,54 +19,49 @@ bool HasBf16(const Layout& layout, const Engine& engine) {
 bool HasEmbedding(const Stage& stage) { return stage.embedding; }
 bool HasHead(const Stage& stage) { return stage.head; }
 
-// Of one micro-batch through a stage: what is there from forward to backward,
-// what backward adds, and what is there from I to W.
-struct Held {
-  double kept = 0, working = 0, until_weight_grad = 0;
-};
-
-Held HeldBy(const Stage& stage, bool is_first, bool is_last,
-            const Layout& layout, const Engine& engine, const LayerWork& work) {
+// Of one micro-batch.
+StageBytes BytesOf(const Stage& stage, bool is_first, bool is_last,
+                   const Layout& layout, const Engine& engine,
+                   const LayerWork& work) {
   const Work all = work.Of(stage);
-  const double output = is_last ? 0 : work.input_bytes;
-  const double whole = all.kept_bytes + output;
+  StageBytes bytes;
+  if (!is_first) bytes.input = work.input_bytes;
+  if (!is_last) bytes.output = work.input_bytes;
+  // Norms keep the input itself, or a copy.
+  const bool copies =
+      NormInputBytes(layout, engine) != StreamBytes(layout, engine);
+  const double shared = copies ? 0 : bytes.input;
+  const double kept = all.kept_bytes - shared;
   // The first stage has no input's gradient: all is left to W.
-  const double until_weight_grad =
-      is_first ? whole : all.kept_bytes + all.until_weight_grad_bytes;
-  if (layout.recompute != Recompute::kFull)
-    return {whole, 0, until_weight_grad};
-  const bool one_by_one = engine.recomputes_blocks || layout.is_data_parallel();
-  if (!one_by_one) {
-    const double input = is_first ? 0 : work.input_bytes;
-    return {input, whole - input, until_weight_grad};
+  bytes.until_weight_grad =
+      kept + (is_first ? bytes.output : all.until_weight_grad_bytes);
+  if (layout.recompute != Recompute::kFull) {
+    bytes.kept = kept;
+  } else if (engine.recomputes_blocks || layout.is_data_parallel()) {
+    Stage ends = stage;
+    ends.blocks = 0;
+    const double of_ends = work.Of(ends).kept_bytes;
+    bytes.kept =
+        static_cast<double>(stage.blocks) * work.input_bytes + of_ends - shared;
+    // The head is through with its backward before a block is computed again.
+    bytes.recomputed =
+        std::max(0.0, work.block.kept_bytes - work.input_bytes - of_ends);
+  } else {
+    bytes.recomputed = kept + bytes.output;
   }
-  Stage ends = stage;
-  ends.blocks = 0;
-  const double of_ends = work.Of(ends).kept_bytes;
-  const double inputs = static_cast<double>(stage.blocks) * work.input_bytes;
-  // The head is through with its backward before a block is computed again.
-  return {inputs + of_ends,
-          std::max(0.0, work.block.kept_bytes - work.input_bytes - of_ends)};
+  return bytes;
 }
 
-// The most at one time, following the rank's actions as the engine does.
-double PeakActivations(const std::vector<Action>& actions,
-                       const std::vector<Held>& held) {
-  double now = 0, most = 0;
-  for (const Action& action : actions) {
-    const Held& stage = held[action.stage];
-    if (action.kind == ActionKind::kForward) {
-      now += stage.kept;
-      most = std::max(most, now);
-    } else if (action.kind == ActionKind::kWeightGrad) {
-      now -= stage.until_weight_grad;
-    } else if (IsCompute(action.kind)) {  // B or I
-      most = std::max(most, now + stage.working);
-      now -= stage.kept;
-      if (action.kind == ActionKind::kInputGrad) now += stage.until_weight_grad;
-    }
+std::vector<StageBytes> BytesOfStages(const std::vector<Stage>& cut,
+                                      const Layout& layout,
+                                      const Engine& engine,
+                                      const LayerWork& work) {
+  std::vector<StageBytes> stages;
+  for (size_t i = 0; i < cut.size(); ++i) {
+    stages.push_back(
+        BytesOf(cut[i], i == 0, i + 1 == cut.size(), layout, engine, work));
   }
-  return most;
+  return stages;
 }
 
 // The numbers of a rank's units, in the order of its layers.
@@ -162,11 +158,8 @@ std::vector<Memory> RankMemory(const Model& model, const Layout& layout,
                                const Engine& engine, const LayerWork& work,
                                const std::vector<Stage>& cut,
                                const Schedule& schedule) {
-  std::vector<Held> held;
-  for (size_t i = 0; i < cut.size(); ++i) {
-    held.push_back(
-        HeldBy(cut[i], i == 0, i + 1 == cut.size(), layout, engine, work));
-  }
+  const StepMemory step = {.stages = BytesOfStages(cut, layout, engine, work),
+                           .recompute = layout.recompute == Recompute::kFull};
   std::vector<Memory> ranks;
   for (int rank = 0; rank < schedule.num_ranks(); ++rank) {
     const std::vector<int> stages = schedule.StagesOf(rank);
@@ -178,7 +171,7 @@ std::vector<Memory> RankMemory(const Model& model, const Layout& layout,
                       absl::c_any_of(own, HasHead);
     memory.unsharded = UnshardedBytes(own, ties ? work.embedding.parameters : 0,
                                       layout, engine, work);
-    memory.activations = PeakActivations(schedule.actions[rank], held);
+    memory.activations = PeakBytes(schedule, {rank}, step);
     ranks.push_back(memory);
   }
   return ranks;
@@ -188,6 +181,8 @@ double LeastMemory(const Model& model, const Layout& layout,
                    const Engine& engine, const LayerWork& work,
                    const std::vector<Stage>& cut) {
   const auto p = static_cast<size_t>(layout.pp);
+  const std::vector<StageBytes> bytes =
+      BytesOfStages(cut, layout, engine, work);
   double most = 0;
   for (size_t rank = 0; rank < p; ++rank) {
     std::vector<int> stages;
@@ -196,10 +191,11 @@ double LeastMemory(const Model& model, const Layout& layout,
     for (size_t chunk = 0; chunk * p < cut.size(); ++chunk) {
       const size_t place = is_v && chunk % 2 == 1 ? p - 1 - rank : rank;
       stages.push_back(static_cast<int>(chunk * p + place));
-      const size_t stage = stages.back();
-      const Held held = HeldBy(cut[stage], stage == 0, stage + 1 == cut.size(),
-                               layout, engine, work);
-      kept = std::max(kept, held.kept + held.working);
+      const StageBytes& stage = bytes[stages.back()];
+      const double ends =
+          stage.input +
+          (layout.recompute == Recompute::kFull ? 0 : stage.output);
+      kept = std::max(kept, ends + stage.kept + stage.recomputed);
     }
     const double parameters = ParametersOf(model, layout, work, cut, stages);
     most =

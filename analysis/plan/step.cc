@@ -98,19 +98,22 @@ absl::StatusOr<const StepModel::Cut*> StepModel::CutOf(const Layout& layout) {
   return &cuts_.emplace(layout.stages(), std::move(cut)).first->second;
 }
 
-absl::StatusOr<const Schedule*> StepModel::ScheduleOf(const Layout& layout) {
+absl::StatusOr<const StepModel::Schedules*> StepModel::SchedulesOf(
+    const Layout& layout) {
   const auto key = std::make_tuple(layout.schedule, layout.pp, layout.chunks,
                                    layout.micro_batches);
   const auto found = schedules_.find(key);
   if (found != schedules_.end()) return &found->second;
   // A few layouts in a row share one; all of them would not fit in memory.
   if (schedules_.size() > 8) schedules_.clear();
+  Schedules schedules;
   ASSIGN_OR_RETURN(
-      Schedule schedule,
+      schedules.computation,
       MakeSchedule(layout.schedule, {static_cast<int>(layout.pp),
                                      static_cast<int>(layout.micro_batches),
                                      static_cast<int>(layout.chunks)}));
-  return &schedules_.emplace(key, std::move(schedule)).first->second;
+  ASSIGN_OR_RETURN(schedules.complete, AddCommunication(schedules.computation));
+  return &schedules_.emplace(key, std::move(schedules)).first->second;
 }
 
 const LayerWork& StepModel::WorkFor(const Layout& layout) {
@@ -351,7 +354,8 @@ absl::StatusOr<StepModel::Timing> StepModel::TimePipeline(const Layout& layout,
                                                           CostSide side,
                                                           bool with_link) {
   ASSIGN_OR_RETURN(const Cut* cut, CutOf(layout));
-  ASSIGN_OR_RETURN(const Schedule* schedule, ScheduleOf(layout));
+  ASSIGN_OR_RETURN(const Schedules* schedules, SchedulesOf(layout));
+  const Schedule& schedule = schedules->computation;
   std::vector<double> gathers;
   SimulationCosts costs = CostsOfStages(layout, *cut, work, side, gathers);
   if (with_link && layout.pp > 1) {
@@ -360,16 +364,16 @@ absl::StatusOr<StepModel::Timing> StepModel::TimePipeline(const Layout& layout,
   }
   double faster = 1;
   ASSIGN_OR_RETURN(const Timeline timeline,
-                   SimulateOnSharedCores(*schedule, costs, faster));
+                   SimulateOnSharedCores(schedule, costs, faster));
 
   Timing timing;
   std::vector<std::vector<double>> reduce(layout.pp);
   std::vector<double> outside(layout.pp);
   double longest = -1;
-  for (int rank = 0; rank < schedule->num_ranks(); ++rank) {
+  for (int rank = 0; rank < schedule.num_ranks(); ++rank) {
     Work all;
     // The gradients of later stages are there first.
-    std::vector<int> stages = schedule->StagesOf(rank);
+    std::vector<int> stages = schedule.StagesOf(rank);
     std::reverse(stages.begin(), stages.end());
     for (const int stage : stages) {
       const Work one = work.Of((*cut)[stage]);
@@ -389,7 +393,7 @@ absl::StatusOr<StepModel::Timing> StepModel::TimePipeline(const Layout& layout,
   }
   // The update of a tied weight makes the last rank and the first wait for each
   // other, so every rank's step begins with the first forward.
-  for (int rank = 0; rank < schedule->num_ranks(); ++rank)
+  for (int rank = 0; rank < schedule.num_ranks(); ++rank)
     outside[rank] += timeline.ranks[rank].front().start_seconds;
   const StepTimes times = PipelineStep(timeline, 1, reduce, outside);
   timing.seconds = times.step_seconds;
@@ -414,10 +418,10 @@ absl::StatusOr<Memory> StepModel::FullestRank(const Layout& layout) {
   const auto& [model, engine, cluster] = setting_;
   RETURN_IF_ERROR(CheckLayout(model, layout, engine));
   ASSIGN_OR_RETURN(const Cut* cut, CutOf(layout));
-  ASSIGN_OR_RETURN(const Schedule* schedule, ScheduleOf(layout));
+  ASSIGN_OR_RETURN(const Schedules* schedules, SchedulesOf(layout));
   Memory fullest;
-  for (const Memory& rank :
-       RankMemory(model, layout, engine, WorkFor(layout), *cut, *schedule)) {
+  for (const Memory& rank : RankMemory(model, layout, engine, WorkFor(layout),
+                                       *cut, schedules->complete)) {
     if (rank.sum() > fullest.sum()) fullest = rank;
   }
   return fullest;

@@ -138,11 +138,15 @@ class StepModel {
  private:
   using Cut = std::vector<Stage>;
   struct Timing;
+  struct Schedules {
+    Schedule computation;
+    Schedule complete;  // with communication
+  };
 
   explicit StepModel(Setting setting) : setting_(std::move(setting)) {}
 
   absl::StatusOr<const Cut*> CutOf(const Layout& layout);
-  absl::StatusOr<const Schedule*> ScheduleOf(const Layout& layout);
+  absl::StatusOr<const Schedules*> SchedulesOf(const Layout& layout);
   const LayerWork& WorkFor(const Layout& layout);
   absl::StatusOr<Timing> Time(const Layout& layout, CostSide side,
                               bool with_link);
@@ -175,7 +179,7 @@ class StepModel {
 
   Setting setting_;
   std::map<int64_t, Cut> cuts_;  // by stages
-  std::map<std::tuple<std::string, int64_t, int64_t, int64_t>, Schedule>
+  std::map<std::tuple<std::string, int64_t, int64_t, int64_t>, Schedules>
       schedules_;
   // By tp, cp, micro-batch, recompute, sequence parallel, whether ZeRO.
   std::map<std::tuple<int64_t, int64_t, int64_t, int, bool, bool>, LayerWork>

@@ -256,8 +256,9 @@ Work NormWork(const Model& model, const Layout& layout, const Engine& engine,
       kernels.Move(2 * engine.stream_bytes * x.between * x.h);
   work.seconds.input_grad = kNormBackward * work.seconds.forward;
   kernels.AddStarts(kNormKernels, work.seconds);
-  work.kept_bytes = engine.stream_bytes * x.between * x.h;
-  if (engine.fused_attention) work.kept_bytes += kWideBytes * 2 * x.between;
+  const double statistics = engine.fused_attention ? 2 : 0;
+  work.kept_bytes =
+      NormInputBytes(layout, engine) * x.between * (x.h + statistics);
   work.until_weight_grad_bytes = engine.value_bytes * x.between * x.h;
   return work;
 }
@@ -327,6 +328,15 @@ Work operator*(double times, Work work) {
           times * work.kept_bytes, times * work.until_weight_grad_bytes};
 }
 
+double StreamBytes(const Layout& layout, const Engine& engine) {
+  return layout.zero > 0 ? std::min(engine.stream_bytes, engine.value_bytes)
+                         : engine.stream_bytes;
+}
+
+double NormInputBytes(const Layout& layout, const Engine& engine) {
+  return engine.norms_in_fp32 ? kWideBytes : StreamBytes(layout, engine);
+}
+
 double TokensWithin(const Model& model, const Layout& layout) {
   return static_cast<double>(layout.micro_batch * model.sequence) /
          static_cast<double>(layout.cp);
@@ -351,11 +361,13 @@ double BlockKeptBytes(const Model& model, const Layout& layout,
   }
   // The norms' outputs; q, k, v, attention's output, GELU's input and output.
   const double values = 2 * x.between * x.h + 12 * x.within * x.h / x.t;
-  // The stream before both norms, their statistics, attention's row sums.
-  const double wide = x.between * (2 * x.h + 4) + x.within * x.heads;
+  // The stream before both norms, and their statistics.
+  const double norms = x.between * (2 * x.h + 4);
+  const double row_sums = x.within * x.heads;  // of attention
   const bool casts = engine.value_bytes < kWideBytes && layout.zero == 0;
   const double copies = casts ? 12 * x.h * x.h / x.t : 0;
-  return engine.value_bytes * (values + copies) + kWideBytes * wide;
+  return engine.value_bytes * (values + copies) +
+         NormInputBytes(layout, engine) * norms + kWideBytes * row_sums;
 }
 
 Work LayerWork::Of(const Stage& stage) const {
@@ -373,7 +385,8 @@ LayerWork WorkOf(const Model& model, const Layout& layout, const Engine& engine,
   work.block = BlockWork(model, layout, engine, cluster, side);
   work.norm = NormWork(model, layout, engine, cluster);
   work.head = HeadWork(model, layout, engine, cluster, side);
-  work.input_bytes = engine.stream_bytes * TokensBetween(model, layout) *
+  work.input_bytes = StreamBytes(layout, engine) *
+                     TokensBetween(model, layout) *
                      static_cast<double>(model.width);
   return work;
 }

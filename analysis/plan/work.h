@@ -54,6 +54,11 @@ LayerWork WorkOf(const Model& model, const Layout& layout, const Engine& engine,
 double BlockKeptBytes(const Model& model, const Layout& layout,
                       const Engine& engine);
 
+// Of a value of the residual stream, as wide as parameters that ZeRO gathers in
+// 16 bits; and of one that a norm keeps of it.
+double StreamBytes(const Layout& layout, const Engine& engine);
+double NormInputBytes(const Layout& layout, const Engine& engine);
+
 // Of all tokens of a micro-batch that this rank has between blocks, and within.
 double TokensBetween(const Model& model, const Layout& layout);
 double TokensWithin(const Model& model, const Layout& layout);

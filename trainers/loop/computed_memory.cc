@@ -75,17 +75,21 @@ void AddModelBytes(const Sharding& sharding, int64_t whole, int64_t rows,
 }
 
 // Of one layer and `examples`.
-double KeptBytes(const KeptForBackward& kept, double examples,
-                 Precision precision, c10::DeviceType device) {
+double KeptBytes(KeptForBackward kept, double examples, Precision precision,
+                 c10::DeviceType device, bool has_bf16_parameters) {
   const bool casts = precision != Precision::kFp32;
   const bool on_cpu = device == c10::DeviceType::CPU;
   const double value_bytes = casts ? 2 : kWideBytes;
+  // The residual stream is as wide as the parameters. On a CPU norms keep it as
+  // it is; elsewhere autocast makes them keep fp32 copies.
+  const double wide_bytes = has_bf16_parameters && on_cpu ? 2 : kWideBytes;
+  if (has_bf16_parameters) kept.cast_weights = 0;
   double numbers = kept.values;
   if (casts) numbers += kept.cast_values;
   if (on_cpu) numbers += kept.dropout_masks + kept.attention_weights;
   const double masks = on_cpu ? 0 : kept.dropout_masks;
   const double pooled_bytes = on_cpu ? 1 : 4 * value_bytes + 8;
-  return examples * (value_bytes * numbers + kWideBytes * kept.wide_values +
+  return examples * (value_bytes * numbers + wide_bytes * kept.wide_values +
                      masks + pooled_bytes * kept.pooled_values) +
          (casts ? value_bytes * kept.cast_weights : 0);
 }
@@ -97,8 +101,9 @@ double LossNumbers(const ModelSpec& model) {
   return model.loss == LossKind::kMeanSquaredError ? 2 * outputs : outputs;
 }
 
-// Where layers keep their input only, fp32: but the first one, whose input
-// needs no gradient, and the last one, with whose backward the others begin.
+// Where layers keep their input only, which is as wide as the parameters: but
+// the first one, whose input needs no gradient, and the last one, with whose
+// backward the others begin.
 int64_t ComputeRecomputed(const TrainConfig& config, c10::DeviceType device,
                           const ModelSpec& model, const Sharding& sharding) {
   const size_t layers = model.layers.size();
@@ -109,7 +114,8 @@ int64_t ComputeRecomputed(const TrainConfig& config, c10::DeviceType device,
       ComputeActivations(config, device, model, {0, 1}, sharding.has_bf16());
   for (size_t layer = 0; layer + 2 < layers; ++layer) {
     bytes += std::llround(static_cast<double>(config.data.batch_size) *
-                          kWideBytes * Numbers(model.layers[layer].part_shape));
+                          (sharding.has_bf16() ? 2 : kWideBytes) *
+                          Numbers(model.layers[layer].part_shape));
   }
   return bytes;
 }
@@ -122,9 +128,8 @@ int64_t ComputeActivations(const TrainConfig& config, c10::DeviceType device,
   const auto examples = static_cast<double>(config.data.batch_size);
   double bytes = 0;
   for (size_t layer = range.begin; layer < range.end; ++layer) {
-    KeptForBackward kept = model.layers[layer].kept;
-    if (has_bf16_parameters) kept.cast_weights = 0;
-    bytes += KeptBytes(kept, examples, config.precision, device);
+    bytes += KeptBytes(model.layers[layer].kept, examples, config.precision,
+                       device, has_bf16_parameters);
   }
   if (range.end == model.layers.size())
     bytes += examples * kWideBytes * LossNumbers(model);

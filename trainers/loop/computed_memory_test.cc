@@ -74,6 +74,22 @@ TEST(ComputeMemoryTest, Bf16HalvesAllButTheResidualStreamAndCopiesWeights) {
             Compute(ConfigOf(SmallGpt())).parameter_bytes);
 }
 
+// The residual stream and the norms' figures then are 16-bit, too, where norms
+// keep no copies; attention's row sums and the logits are not.
+TEST(ComputeMemoryTest, Bf16ParametersMakeTheResidualStreamAsNarrow) {
+  TrainConfig config = ConfigOf(SmallGpt());
+  config.precision = Precision::kBf16;
+  ModelPlacement placement;
+  placement.sharding.config = {.stage = 3, .parameter_type = at::kBFloat16};
+  constexpr int64_t kTokens = 2 * 8;
+  constexpr int64_t kStream = 2 * 32 + 4 + 32 + 2;
+  constexpr int64_t kOthers = 2 * (14 * 32 + 32) + 4 * (1 + 256);
+  EXPECT_EQ(Compute(config, placement).activation_bytes,
+            kTokens * (2 * kStream + kOthers));
+  EXPECT_EQ(Compute(config, placement, c10::DeviceType::CUDA).activation_bytes,
+            kTokens * (4 * kStream + kOthers));
+}
+
 TEST(ComputeMemoryTest, TensorParallelRanksHaveTheirPartOfTable2) {
   ModelConfig model = SmallGpt();
   model.width = 64;  // two heads

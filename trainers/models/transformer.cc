@@ -269,9 +269,11 @@ KeptForBackward KeptByBlock(const BlockConfig& config) {
   const bool copies = config.split.context > 1 &&
                       config.split.method == ContextMethod::kUlysses;
   if (copies) kept.values += here * h / t;
-  // The norms' inputs, the residual stream, and their means and deviations; the
-  // sums of attention's rows.
-  kept.wide_values = between * (2 * h + 4) + here * a;
+  // The norms' inputs, the residual stream, and their means and deviations.
+  kept.wide_values = between * (2 * h + 4);
+  // The sums of attention's rows are always fp32: two values of 16 bits.
+  kept.values += here * a;
+  kept.cast_values = here * a;
   kept.cast_weights = 12 * h * h / t;
   // Of the two norms' outputs, and of what is added twice to the residual
   // stream. Those of q, k, v and what goes into GELU take the place of these.

@@ -6,7 +6,6 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <map>
 #include <optional>
@@ -30,7 +29,6 @@
 #include "parallel/pipeline/simulation/simulate.h"
 #include "records/text.h"
 #include "third_party/absl/status_macros.h"
-#include "trainers/loop/computed_memory.h"
 #include "trainers/loop/objective.h"
 #include "trainers/loop/training_data.h"
 
@@ -260,51 +258,6 @@ std::string StageTable(const ModelSpec& spec,
   return table;
 }
 
-namespace {
-
-// Of one micro-batch, computed.
-struct StageBytes {
-  int64_t whole = 0;              // what its forward keeps, and its output
-  int64_t held = 0;               // of that until backward
-  int64_t until_weight_grad = 0;  // from I to W
-};
-
-std::vector<StageBytes> BytesOfStages(const TrainConfig& config,
-                                      c10::DeviceType device,
-                                      const ModelSpec& model,
-                                      absl::Span<const LayerRange> ranges,
-                                      bool recompute,
-                                      bool has_bf16_parameters) {
-  const double value_bytes = config.precision == Precision::kFp32 ? 4 : 2;
-  const int64_t examples = config.data.batch_size;
-  std::vector<StageBytes> stages;
-  int64_t input_bytes = 0;  // the first stage's is the batch itself
-  for (const LayerRange& range : ranges) {
-    const int64_t output_bytes = OutputBytes(model, range, examples);
-    StageBytes stage;
-    stage.whole =
-        ComputeActivations(config, device, model, range, has_bf16_parameters);
-    if (!model.layers[range.begin].keeps_input) stage.whole += input_bytes;
-    double numbers = 0;
-    for (size_t layer = range.begin; layer < range.end; ++layer)
-      numbers += model.layers[layer].kept.until_weight_grad;
-    stage.until_weight_grad =
-        stage.whole +
-        std::llround(value_bytes * numbers * static_cast<double>(examples));
-    // The last one's is a number.
-    if (range.end < model.layers.size()) stage.whole += output_bytes;
-    // The first one has no input's gradient, and leaves all to W; its output's
-    // gradient takes the place of its output.
-    if (range.begin == 0) stage.until_weight_grad = stage.whole;
-    stage.held = recompute ? input_bytes : stage.whole;
-    stages.push_back(stage);
-    input_bytes = output_bytes;
-  }
-  return stages;
-}
-
-}  // namespace
-
 PipelinePlan::PipelinePlan(const Worker& worker, const PipelineConfig& config,
                            ModelSpec model)
     : worker_(worker), config_(config), model_(std::move(model)) {
@@ -324,7 +277,10 @@ absl::StatusOr<std::unique_ptr<PipelinePlan>> PipelinePlan::Create(
   plan->rank_of_stage_ = plan->full_.rank_of_stage;
   RETURN_IF_ERROR(plan->Cut(config, plan->full_.num_stages()));
   ASSIGN_OR_RETURN(plan->full_, plan->MakeFull(plan->costs_));
-  plan->activation_bytes_ = plan->ComputeActivations(config, plan->full_);
+  ASSIGN_OR_RETURN(
+      const Schedule* schedule,
+      plan->ScheduleFor(static_cast<size_t>(pipeline.micro_batches)));
+  plan->activation_bytes_ = plan->ComputeActivations(config, *schedule);
   plan->passes_ = plan->PassesOf(plan->full_);
   return plan;
 }
@@ -348,34 +304,6 @@ std::vector<Pass> PipelinePlan::PassesOf(const Schedule& schedule) const {
   }
   for (const auto& [stage, pass] : last) passes[pass].completes = true;
   return passes;
-}
-
-int64_t PipelinePlan::ComputeActivations(const TrainConfig& config,
-                                         const Schedule& schedule) const {
-  const std::vector<StageBytes> stages = BytesOfStages(
-      config, worker_.device.type(), model_, stages_, config_.recompute,
-      ShardingOf(config_.zero, worker_).has_bf16());
-  int64_t sum = 0;
-  for (const int rank : ranks_here_) {
-    int64_t now = 0, most = 0;
-    for (const Action& action : schedule.actions[static_cast<size_t>(rank)]) {
-      const StageBytes& stage = stages[static_cast<size_t>(action.stage)];
-      if (action.kind == ActionKind::kForward) {
-        now += stage.held;
-        most = std::max(most, now);
-      } else if (action.kind == ActionKind::kWeightGrad) {
-        now -= stage.until_weight_grad;
-      } else if (IsCompute(action.kind)) {  // B or I
-        now -= stage.held;
-        // That of this micro-batch is there now if it was not before.
-        most = std::max(most, now + stage.whole);
-        if (action.kind == ActionKind::kInputGrad)
-          now += stage.until_weight_grad;
-      }
-    }
-    sum += most;
-  }
-  return sum;
 }
 
 absl::Status PipelinePlan::Cut(const TrainConfig& config, int num_stages) {

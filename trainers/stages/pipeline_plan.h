@@ -142,9 +142,9 @@ class PipelinePlan {
   absl::Status Cut(const TrainConfig& config, int num_stages);
   // What the ranks here run in a step of `schedule`.
   std::vector<Pass> PassesOf(const Schedule& schedule) const;
-  // What the ranks here keep for backward in a full step, computed: of the
-  // micro-batches of which a forward has run and the weights' gradients have
-  // not, each rank's most.
+  // The most that the ranks here hold together in a full step, computed: what
+  // micro-batches keep for backward, and messages. `schedule` has
+  // communication.
   int64_t ComputeActivations(const TrainConfig& config,
                              const Schedule& schedule) const;
   // Of a full step, computation only, for `costs`.

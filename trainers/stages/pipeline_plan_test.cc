@@ -75,6 +75,20 @@ TEST(PipelinePlanTest, ReplicasOfAStageTakeConsecutiveRanks) {
       HasSubstr("--pp=2 --dp=2 are 4 ranks, but the job has 5"));
 }
 
+// mp_mlp: fc1, of 2048 features, and a ReLU; fc2, of 1024, and squared errors.
+// One process holds what fc1 makes, its copy, what its gradient will be
+// received in, the ReLU's output, and twice the output with its errors.
+TEST(PipelinePlanTest, ComputedActivationsHaveTheMessagesOfAllRanksHere) {
+  TrainConfig config;
+  config.model = {.name = "mp_mlp"};
+  config.data.batch_size = 64;
+  Worker worker;
+  worker.devices.assign(2, c10::kCPU);
+  const auto plan = *PipelinePlan::Create(
+      config, worker, {.schedule = "naive", .micro_batches = 1, .split = "1"});
+  EXPECT_EQ(plan->Placement().activation_bytes, 64 * 4 * (4 * 2048 + 2 * 1024));
+}
+
 double WallSeconds(const Schedule& schedule, const SimulationCosts& costs) {
   return MeasureBubbles(*Simulate(schedule, costs)).wall_seconds;
 }

@@ -121,7 +121,10 @@ torch::Tensor ModelStage::Forward(int micro_batch, const torch::Tensor& input) {
   torch::Tensor output =
       model_.Forward(source.to(config_.device), config_.layers);
   if (is_last()) output = finish_(micro_batch, output);
-  if (after_forward_ != nullptr) after_forward_();
+  if (after_forward_ == nullptr) return output;
+  after_forward_();
+  if (output.requires_grad())
+    output.register_hook([this](const torch::Tensor&) { after_forward_(); });
   return output;
 }
 

@@ -51,7 +51,8 @@ class ModelStage : public Stage {
   void Begin(absl::Span<const Batch> micro_batches,
              std::vector<uint64_t> dropout_seeds, Finish finish);
 
-  // Called as each Forward ends, within it. May be null.
+  // Called as each Forward ends, within it, and again as its backward begins.
+  // May be null.
   void set_after_forward(std::function<void()> call) {
     after_forward_ = std::move(call);
   }
@@ -112,7 +113,7 @@ class PipelineStages {
   void Begin(absl::Span<const Batch> micro_batches,
              const std::vector<uint64_t>& dropout_seeds,
              const ModelStage::Finish& finish);
-  // As each forward of a stage here ends.
+  // As each forward of a stage here ends, and as its backward begins.
   void CallAfterForward(const std::function<void()>& call);
   // Forward and backward of the step; by rank here.
   std::vector<ExecutorStep> Run(const Schedule& schedule);

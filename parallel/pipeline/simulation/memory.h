@@ -1,0 +1,42 @@
+// What the ranks of a pipeline hold during a step: what stages keep for
+// backward, and the messages between them.
+#ifndef RANKWISE_PARALLEL_PIPELINE_SIMULATION_MEMORY_H_
+#define RANKWISE_PARALLEL_PIPELINE_SIMULATION_MEMORY_H_
+
+#include <vector>
+
+#include "absl/types/span.h"
+#include "parallel/pipeline/schedule/schedule.h"
+
+namespace rankwise {
+
+// Bytes of one micro-batch in one stage. Input and output are messages, and
+// not part of the others; the gradient of each is as large.
+struct StageBytes {
+  double input = 0;              // 0 of the first stage
+  double output = 0;             // 0 of the last stage
+  double kept = 0;               // from F to B or I
+  double until_weight_grad = 0;  // from I to W
+  double recomputed = 0;         // where forward runs again: during B or I only
+};
+
+struct StepMemory {
+  std::vector<StageBytes> stages;
+  // Stages keep their input and not their output, and run forward again.
+  bool recompute = false;
+};
+
+// The most bytes that `ranks` hold together, of the moments at which a forward
+// ends or a backward begins. They run as in the executor: one rank in the order
+// of its list, several in one process in that of IssueOrder. A message takes
+// memory on the rank that receives it from the moment at which the receive is
+// posted, in a buffer that stays for later ones, as the executor's do on a CPU;
+// on the one that sends it until it is known to have arrived
+// (FindSendReleases); between stages of one rank once. `schedule` has
+// communication.
+double PeakBytes(const Schedule& schedule, absl::Span<const int> ranks,
+                 const StepMemory& memory);
+
+}  // namespace rankwise
+
+#endif  // RANKWISE_PARALLEL_PIPELINE_SIMULATION_MEMORY_H_
