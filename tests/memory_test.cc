@@ -88,7 +88,7 @@ TEST_P(MemoryTest, IsAsComputedAndAsTheDryRunSays) {
       EXPECT_GT(measured.activation_bytes, 0);
       const auto activations = static_cast<double>(computed.activation_bytes);
       EXPECT_NEAR(static_cast<double>(measured.activation_bytes), activations,
-                  0.15 * activations)
+                  0.05 * activations)
           << model << ", rank " << memory.rank;
       if (model == "gpt") {
         EXPECT_TRUE(absl::StrContains(dry.out, RowOf(computed)))
@@ -103,7 +103,20 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         Layout{"Plain", "single", 1, {}},
         Layout{"Tensor", "tensor_parallel", 2, {"--sequence_parallel"}},
-        Layout{"Pipeline", "pipeline", 2, {"--microbatches=4"}}),
+        Layout{"ShardedInBf16", "fsdp", 2, {"--precision=bf16"}},
+        Layout{"Pipeline", "pipeline", 2, {"--microbatches=4"}},
+        Layout{
+            "Recomputed", "pipeline", 2, {"--microbatches=4", "--recompute"}},
+        Layout{"DeferredWeightGradients",
+               "pipeline",
+               2,
+               {"--microbatches=4", "--schedule=zero_bubble_h1"}},
+        Layout{"OneProcess", "model_parallel", 1, {"--devices=cpu,cpu"}},
+        Layout{
+            "PipelineOfTensor",
+            "hybrid",
+            4,
+            {"--pp=2", "--tp=2", "--sequence_parallel", "--microbatches=4"}}),
     [](const auto& info) { return info.param.name; });
 
 // Rajbhandari et al. 2020, "ZeRO", section 5, for each stage.
