@@ -2,9 +2,9 @@
 # Records the runs of docs/plan.md, "Scored", and prints the planner's predictions next to them. After
 # ./bazelw build //trainers/... //comm_bench //analysis:plan, on a machine that does nothing else:
 #   tests/plan_score.sh DIR [shm|hosts|fake5us|fake20us]...
-# Without names, all four sets. The runs of each are repeated in a random order, round after round. Each writes DIR/SET/NAME-xRANKS-repN.jsonl when it has
-# finished, and is not repeated where that file exists: the same command continues after an interruption. hosts needs root (tests/cluster/cluster.sh).
-# REPETITIONS=3, STEPS=24 (at least 15) and RANKWISE_PROGRAMS=bazel-bin may be replaced. Exit code 1, with the command and its output, where a run fails.
+# Without names, all four sets. The runs of each are repeated in rounds, each in a random order. A run writes DIR/SET/NAME-xRANKS-repN.jsonl when it has
+# finished, and is skipped where that file exists, so the same command continues after an interruption. hosts needs root (tests/cluster/cluster.sh).
+# REPETITIONS=3, STEPS=24 (at least 15) and RANKWISE_PROGRAMS=bazel-bin may be overridden. Exit code 1, with the command and its output, where a run fails.
 set -euo pipefail
 repetitions="${REPETITIONS:-3}"
 training=(--model=gpt --model_size=nano --precision=fp32 --eval=false --peak=none --memory --max_steps="${STEPS:-24}")
@@ -20,7 +20,7 @@ sets=("${@:2}")
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 programs="${RANKWISE_PROGRAMS:-bazel-bin}"
 
-# The functions that follow print a line per run: its name, ranks, program and flags. Trainers take 8 examples a step, but single and fake ranks.
+# The functions that follow print a line per run: its name, ranks, program and flags. Trainers take 8 examples a step, except single and fake ranks.
 
 # data_parallel RANKS BATCH_SIZE [FLAGS_OF_DDP FLAGS_OF_ZERO]
 data_parallel() {
@@ -55,7 +55,7 @@ pp2-tp2 4 trainers/hybrid --pp=2 --tp=2 --schedule=1f1b --microbatches=4 --batch
 END
 }
 
-# What the planner fits: computation without communication, and the links.
+# What the planner is fitted to: computation without communication, and the links.
 fitted() {
   local batch ranks
   for batch in 1 2 4 8; do echo "single-batch$batch 1 trainers/single --batch_size=$batch"; done
@@ -72,7 +72,7 @@ ring() {
     printf "--fake_world_size=%d --fake_alpha_us=%.9g --fake_beta_ns_per_byte=%.9g\n", ranks, messages * us, messages / ranks * ns }'
 }
 
-# fake US NS_PER_BYTE: all-reduces pass two messages to each other rank (Patarasuk and Yuan 2009), all-gathers and reduce-scatters one.
+# fake US NS_PER_BYTE: an all-reduce takes 2 (RANKS - 1) messages (Patarasuk and Yuan 2009), an all-gather or reduce-scatter half as many.
 fake() {
   local ranks twice once exactly="--fake_virtual_time --sizes=1K,16K,256K,1M,4M --iterations=12 --check=false"
   echo "links-messages 2 comm_bench/comm_bench --collectives=ping_pong $exactly --fake_world_size=2 --fake_alpha_us=$1 --fake_beta_ns_per_byte=$2"
@@ -92,7 +92,7 @@ runs_of() {
     hosts) fitted && data_parallel 2 4 && data_parallel 4 2 && meshes ;;
     fake5us) fake 5 0.2 ;;
     fake20us) fake 20 2 ;;
-    *) echo "plan_score.sh: no set \"$1\"; shm, hosts, fake5us and fake20us are" >&2 && return 2 ;;
+    *) echo "plan_score.sh: unknown set \"$1\"; expected shm, hosts, fake5us or fake20us" >&2 && return 2 ;;
   esac
 }
 

@@ -188,8 +188,8 @@ class Analysis {
     }
   }
 
-  // How right the planner is about the layouts of the model that it knows; of
-  // other studies it says nothing.
+  // Compares the planner with the recorded layouts of gpt, the only model that
+  // it knows. Studies of other models get neither a score nor a note.
   void ScorePlanner() {
     const bool has_layouts =
         absl::c_any_of(answer_->cells, [](const Cell& cell) {

@@ -57,7 +57,7 @@ struct Noise {
 constexpr Noise kNoises[] = {{"normal", Normal},
                              {"Student with 3 degrees of freedom", Student3},
                              {"lognormal interference", Interference},
-                             {"normal, ddp thrice as noisy", Normal, 3}};
+                             {"normal, ddp 3 times as noisy", Normal, 3}};
 
 // Studies are separated by their learning rate.
 void WriteRun(const RunForTest& made, int study, RecordWriter& writer) {

@@ -87,9 +87,9 @@ std::string ScalingText(Scaling scaling) {
 }
 
 // How far the base and the cell are from the hardware: efficiency alone
-// flatters a slow base. "" where their MFU, or one peak of both, is not known:
-// measured peaks of one device are one (Cell::peak_tflops), stated ones may
-// differ.
+// flatters a slow base. "" where their MFU, or a peak that both share, is not
+// known: cells of one device share a measured peak (Cell::peak_tflops), but
+// stated peaks may differ.
 std::string HardwareSentence(const ScalingRow& row, Scaling scaling) {
   const double base = ModelFlopsUtilization(*row.base);
   const double cell = ModelFlopsUtilization(*row.cell);

@@ -363,7 +363,7 @@ bool AnyLayout(const Answer& answer, double (*known)(const Cell&)) {
   });
 }
 
-// Shares of what the hardware can do, where a layout's is known.
+// Which shares of the hardware's limits are known for any layout.
 struct HardwareColumns {
   explicit HardwareColumns(const Answer& answer)
       : mfu(AnyLayout(answer, ModelFlopsUtilization)),
@@ -472,8 +472,8 @@ std::string LayoutTable(const Answer& answer) {
 std::string PlannerTable(const Answer& answer) {
   if (!answer.plan_score.has_value()) return "";
   return absl::StrCat(
-      "Layouts of gpt as //analysis:plan predicts them from runs that exchange "
-      "nothing and from comm_bench, and what its choices cost:\n\n",
+      "Layouts of gpt as //analysis:plan predicts them from runs without "
+      "communication and from comm_bench, and what its choices cost:\n\n",
       plan::PlanScoreText(*answer.plan_score), "\n");
 }
 

@@ -1,4 +1,4 @@
-// What an answer says of the planner, from the records of a study.
+// What an answer says about the planner, from the records of a study.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -46,7 +46,8 @@ RunTrace GptRun(const std::string& binary, int64_t ranks, double seconds,
   return run;
 }
 
-// Of single, of ddp, which is nearly twice as fast, and of fsdp.
+// Runs of single, of ddp, which is nearly twice as fast, of fsdp, and of
+// comm_bench.
 std::vector<RunTrace> Study(double fsdp_seconds) {
   BenchRunForTest bench;
   bench.collectives = {"all_reduce", "ping_pong"};
@@ -72,7 +73,7 @@ TEST(PlannerScore, IsInTheAnswerAndItsText) {
 }
 
 TEST(PlannerScore, RegretIsWhatTheFirstChoiceCosts) {
-  // It makes the same choice in both, which is right in one.
+  // The planner makes the same choice in both studies, and is right in one.
   double largest = 0;
   for (const double fsdp_seconds : {0.011, 0.08}) {
     const auto answer = Analyze(Study(fsdp_seconds), {});

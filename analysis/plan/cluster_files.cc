@@ -21,13 +21,13 @@ using Json = nlohmann::json;
 constexpr char kFormat[] = "rankwise cluster";
 constexpr int kVersion = 1;
 
-// Throws what `json` must be unless `ok`.
+// Throws an exception that says what `json` must be, unless `ok`.
 void Require(bool ok, const Json& json, const char* what) {
   if (!ok) throw Json::other_error::create(599, what, &json);
 }
 
-// In the file's units. No cluster has more or less, and what is computed with
-// such numbers would not be finite.
+// In the file's units. No cluster has numbers outside this range, and results
+// computed from them might not be finite.
 double Positive(const Json& json, const char* key) {
   constexpr double kLeast = 1e-9, kMost = 1e9;
   const Json& value = json.at(key);
@@ -37,7 +37,7 @@ double Positive(const Json& json, const char* key) {
   return value.get<double>();
 }
 
-// It is printed.
+// The name is printed, so it must be printable.
 std::string NameOf(const Json& json) {
   if (!json.contains("name")) return "cluster";
   const Json& name = json.at("name");

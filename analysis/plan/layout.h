@@ -59,8 +59,8 @@ struct Engine {
   bool hides_tp_sums = true;
   bool equal_blocks = false;       // per stage; else stages of equal FLOPs
   bool recomputes_blocks = false;  // one by one; else a stage as a whole
-  // Also where dp without ZeRO is the only axis; //trainers:single and ddp have
-  // no --recompute.
+  // Whether it can recompute where dp without ZeRO is the only axis;
+  // //trainers:single and ddp have no --recompute.
   bool recomputes_replicas = false;
   bool splits_messages = false;  // between stages among the ranks along tp
   // Of a parameter, without ZeRO.
@@ -79,8 +79,8 @@ Engine Megatron2021();
 Engine Megatron2022();
 
 // Whether `engine` can run it: divisibility of heads, tokens and blocks, what
-// ZeRO and schedules exclude, whether its replicas recompute. InvalidArgument
-// says what is not possible.
+// ZeRO and schedules exclude, recomputation in replicas. InvalidArgument says
+// what is not possible.
 absl::Status CheckLayout(const Model& model, const Layout& layout,
                          const Engine& engine);
 

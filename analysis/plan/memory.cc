@@ -32,7 +32,7 @@ StageBytes BytesOf(const Stage& stage, bool is_first, bool is_last,
       NormInputBytes(layout, engine) != StreamBytes(layout, engine);
   const double shared = copies ? 0 : bytes.input;
   const double kept = all.kept_bytes - shared;
-  // The first stage has no input's gradient: all is left to W.
+  // The first stage has no input gradient: everything is left to W.
   bytes.until_weight_grad =
       kept + (is_first ? bytes.output : all.until_weight_grad_bytes);
   if (layout.recompute != Recompute::kFull) {
@@ -43,7 +43,7 @@ StageBytes BytesOf(const Stage& stage, bool is_first, bool is_last,
     const double of_ends = work.Of(ends).kept_bytes;
     bytes.kept =
         static_cast<double>(stage.blocks) * work.input_bytes + of_ends - shared;
-    // The head is through with its backward before a block is computed again.
+    // The head's backward has ended before a block is computed again.
     bytes.recomputed =
         std::max(0.0, work.block.kept_bytes - work.input_bytes - of_ends);
   } else {

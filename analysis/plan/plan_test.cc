@@ -80,7 +80,7 @@ TEST(Plan, RanksLayoutsAndDrawsTheirScaling) {
   }
 }
 
-// Of processes that have ended: another process's load does not count.
+// Of child processes that have ended; the load of others does not count.
 double ChildrensCpuSeconds() {
   rusage used;
   ::getrusage(RUSAGE_CHILDREN, &used);
@@ -89,7 +89,7 @@ double ChildrensCpuSeconds() {
              static_cast<double>(used.ru_utime.tv_usec + used.ru_stime.tv_usec);
 }
 
-// 10,000 ranks, and sizes that are no powers of two. 0.1 s on an AMD EPYC; the
+// 10,000 ranks, and sizes that are not powers of two. 0.1 s on an AMD EPYC; the
 // limit leaves room for slow machines.
 TEST(Plan, TakesManyRanks) {
   const double before = ChildrensCpuSeconds();
@@ -122,7 +122,7 @@ TEST(Plan, PrintsPublishedTables) {
                                HasSubstr("mean error")));
 }
 
-// Flags that need no file: tests/bad_command_lines.txt.
+// tests/bad_command_lines.txt has the flags that need no file.
 TEST(Plan, RefusesABrokenClusterFile) {
   const std::string path = testing::TempDir() + "/cluster.json";
   std::ofstream(path) << R"({"format": "rankwise cluster", "version": 1,

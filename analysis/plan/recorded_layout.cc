@@ -11,7 +11,7 @@
 namespace rankwise::plan {
 namespace {
 
-// A schedule is made of all of them, whatever a record claims.
+// A schedule lists all of them, so a record may not claim any number.
 constexpr double kMostMicroBatches = 1 << 16;
 
 // Values of flags that the planner's layouts have; "" is a trainer without it.

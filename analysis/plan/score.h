@@ -78,8 +78,8 @@ absl::StatusOr<PlanScore> ScorePlans(absl::Span<const RunTrace> runs,
 double RecordedDeviation(absl::Span<const RunTrace> runs,
                          const Cluster& cluster);
 
-// The errors, their coverage and, if there are choices, what they cost, in two
-// sentences.
+// The median error, the coverage and width of the intervals and, if there are
+// choices, their median regret, in sentences.
 std::string PlanScoreSummary(const PlanScore& score);
 
 // A row per layout, the totals, and a row per choice.

@@ -43,8 +43,8 @@ double ShardRanks(const Layout& layout) {
   return layout.zero > 0 ? static_cast<double>(layout.dp) : 1;
 }
 
-// Around what is `low` and `high` with communication at the ends of its own
-// interval, and off by `deviation` of itself besides.
+// The interval of `value`, which is `low` and `high` at the ends of the
+// interval of communication costs and has a relative error of `deviation`.
 Interval IntervalOf(double value, double low, double high, double deviation) {
   const double own = kNormal95 * deviation * value;
   return {std::max(0.0, value - std::hypot(own, value - low)),
@@ -274,7 +274,7 @@ LinkCosts StepModel::LinkOf(const Layout& layout, double bytes,
   const double seconds =
       CollectiveSeconds(cluster, "ping_pong", sent, line, side);
   LinkCosts link;
-  // As measured, a small message can take longer than a large one.
+  // In measurements, a small message can take longer than a large one.
   link.alpha_seconds =
       std::min(seconds, CollectiveSeconds(cluster, "ping_pong", 1, line, side));
   link.beta_seconds_per_byte = (seconds - link.alpha_seconds) / bytes;

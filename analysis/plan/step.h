@@ -38,7 +38,7 @@ struct StepParts {
   double bubble = 0;
 };
 
-// Of StepParts' exposed communication, 95 %.
+// 95 % intervals of StepParts' exposed communication.
 struct ExposedIntervals {
   Interval tp = {}, cp = {}, pp = {}, dp = {};
 };
@@ -52,7 +52,7 @@ struct Step {
   double examples_per_second = 0;
   // Model FLOPs, recomputation left out, over the devices' peak.
   double mfu = 0;
-  // That of `interval`; no upper end (infinite) where that reaches 0.
+  // Follows from `interval`; its upper end is infinite where that reaches 0.
   Interval mfu_interval = {};
   // The largest part but compute, or memory where that is nearly full: "bubble
   // (12 %)", "memory (97 %)", "compute".

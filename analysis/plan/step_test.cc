@@ -27,7 +27,7 @@ Cluster MakeCluster(const StatedLinks& links) {
 constexpr StatedLinks kFree = {1e-15, 1e20, 1e-15, 1e20};
 constexpr StatedLinks kSlow = {1e-5, 5e9, 5e-5, 2e9};
 
-// A head as dear as a block, so that stages can be equal.
+// A head as expensive as a block, so that stages can be equal.
 Model EvenModel() { return {"even", 8, 512, 8, 128, 6144 + 128}; }
 
 StepModel MakeSteps(const Model& model, const StatedLinks& links) {
@@ -146,7 +146,7 @@ TEST(StepTest, ExposedCommunicationIsThatOfTheAxis) {
   EXPECT_EQ(pp.tp + pp.cp + pp.dp, 0);
 }
 
-// A byte costs half to twice of what `links` state.
+// A byte costs half to twice what `links` state.
 Cluster MakeClusterOfUnsureLinks(const StatedLinks& links) {
   Cluster cluster = MakeCluster(links);
   for (CollectiveCosts& costs : cluster.network.collectives) {
@@ -160,7 +160,7 @@ Cluster MakeClusterOfUnsureLinks(const StatedLinks& links) {
 
 TEST(StepTest, ExposedCommunicationIsAsUnsureAsItsCosts) {
   Model model = EvenModel();
-  model.tied_head = false;  // whose exchange is of no axis
+  model.tied_head = false;  // its exchange belongs to no axis
   StepModel steps = *StepModel::Create(
       {model, *OwnEngine("fp32"), MakeClusterOfUnsureLinks(kSlow)});
   using Axis = std::pair<double StepParts::*, Interval ExposedIntervals::*>;
@@ -168,7 +168,7 @@ TEST(StepTest, ExposedCommunicationIsAsUnsureAsItsCosts) {
                        {&StepParts::cp, &ExposedIntervals::cp},
                        {&StepParts::pp, &ExposedIntervals::pp},
                        {&StepParts::dp, &ExposedIntervals::dp}};
-  // Those with cp reduce gradients, too.
+  // The layout with cp reduces gradients, too.
   const Layout layouts[] = {
       {.tp = 8}, {.cp = 8}, {.pp = 4, .micro_batches = 4}, {.dp = 8}};
   for (size_t along = 0; along < 4; ++along) {

@@ -54,8 +54,8 @@ LayerWork WorkOf(const Model& model, const Layout& layout, const Engine& engine,
 double BlockKeptBytes(const Model& model, const Layout& layout,
                       const Engine& engine);
 
-// Of a value of the residual stream, as wide as parameters that ZeRO gathers in
-// 16 bits; and of one that a norm keeps of it.
+// Bytes of a value of the residual stream, which is 16-bit where ZeRO gathers
+// 16-bit parameters; and of a value that a norm keeps of its input.
 double StreamBytes(const Layout& layout, const Engine& engine);
 double NormInputBytes(const Layout& layout, const Engine& engine);
 

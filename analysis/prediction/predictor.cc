@@ -43,7 +43,7 @@ std::vector<Samples> Thinned(absl::Span<const Samples> runs) {
   return thinned;
 }
 
-// The step with communication `z` standard deviations dearer.
+// The step with communication `z` standard deviations costlier.
 double SecondsWith(const StepSample& sample, double z) {
   const double middle = sample.middle.step_seconds;
   const double side = z < 0 ? middle - sample.low.step_seconds

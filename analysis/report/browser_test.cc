@@ -108,9 +108,9 @@ class BrowserTest : public testing::Test {
         {{"&lt;", "<"}, {"&gt;", ">"}, {"&amp;", "&"}}));
   }
 
-  // How far the report reaches beyond a window of 390 px, as of a phone, and
-  // what reaches there: "0" where nothing does. Chromium's own windows are at
-  // least 500 px wide; a frame is not.
+  // By how many pixels the report is wider than a phone's window of 390 px, and
+  // which elements extend beyond it: "0" if none does. Chromium's own windows
+  // are at least 500 px wide, so the report is shown in a frame.
   std::string BeyondAPhone(const std::string& options) {
     const std::string phone = folder_ + "/phone.html";
     std::ofstream(phone) << R"(<!doctype html><body>
@@ -187,7 +187,7 @@ TEST_F(BrowserTest, DrawsThemInDarkToo) {
       OutputFolder() + "/dark.png >/dev/null");
 }
 
-// Tables scroll by themselves.
+// Wide tables scroll within the page.
 TEST_F(BrowserTest, FitsAPhone) {
   Write(*FullAnswer(""));
   for (const char* scheme : {"1", "0"}) {

@@ -224,7 +224,7 @@ void AddRuns(absl::Span<const RunTrace> runs, Cell& cell) {
   if (!peaks.empty()) cell.peak_bytes = Median(peaks);
 }
 
-// What runs have in common that measure the same peak.
+// What runs that measure the same peak have in common.
 auto PeakKeyOf(const RunRecord& run) {
   const std::string device = run.devices.empty() ? "" : run.devices[0];
   return std::make_tuple(run.host.hostname, run.host.cpu_model, run.host.cores,
@@ -233,7 +233,7 @@ auto PeakKeyOf(const RunRecord& run) {
 }
 
 // A study's first measurement may have been disturbed, and a later one better:
-// cells that could have measured the same peak are held against one.
+// cells that could have measured the same peak all get the highest one.
 void ShareMeasuredPeaks(std::vector<Cell>& cells) {
   using Key = decltype(PeakKeyOf(RunRecord()));
   std::map<Key, double> tflops, bytes_per_second;

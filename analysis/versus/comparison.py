@@ -36,12 +36,12 @@ def units_per_second_of_mean(case, result):
 
 
 def whole_epoch(case, result):
-    """Of runs that end with an epoch's evaluation; others are as long as their --steps."""
+    """Seconds of runs of an epoch; None for runs of a number of steps."""
     return None if case.work.max_steps else result.whole_seconds
 
 
 def units_per_second_of_epoch(case, result):
-    """Of the training set: all that starting, evaluating and ending take counts."""
+    """Training examples over the time of the whole process: starting, evaluating and ending count."""
     if case.work.max_steps:
         return None
     return len(result.step_seconds) * case.work.units_per_step() / result.whole_seconds

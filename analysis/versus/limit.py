@@ -1,4 +1,4 @@
-"""Measures //trainers:single against the product's rate that each run measures itself: alternating runs.
+"""Compares //trainers:single with the rate of a matrix product, which each run measures itself. Runs alternate.
 
     bazel build //trainers:single
     python3 limit.py --data_dir /tmp/cifar10
@@ -34,7 +34,7 @@ COMPUTE = ("forward_seconds", "backward_seconds", "optimizer_seconds")
 def parse_args():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--binary", action="append",
-                        help="of //trainers:single (bazel-bin/trainers/single); may be repeated, to compare builds")
+                        help="path of //trainers:single (bazel-bin/trainers/single); may be repeated, to compare builds")
     parser.add_argument("--only", default=",".join(CASES), help=f"which of {','.join(CASES)} (all)")
     parser.add_argument("--runs", type=int, default=7, help="of each case and binary (7)")
     parser.add_argument("--data_dir", default="/tmp/cifar10", help="CIFAR-10 folder (/tmp/cifar10)")
@@ -65,7 +65,7 @@ def figures(record):
 
 
 def run_once(binary, case, data_dir):
-    """In a cache folder of its own, so that the run measures the product."""
+    """With a cache folder of its own, so that the run measures the product instead of reading it."""
     with tempfile.TemporaryDirectory(prefix="limit.") as folder:
         record = pathlib.Path(folder, "record.jsonl")
         command = [os.path.abspath(binary), *(flag.format(data_dir=data_dir) for flag in CASES[case]),

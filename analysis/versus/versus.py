@@ -73,7 +73,7 @@ def parse_args():
                         help=f"which of {','.join(CASES)} (all)")
     parser.add_argument("--frameworks", type=names_of(FRAMEWORKS), default=list(FRAMEWORKS),
                         help=f"which of {','.join(FRAMEWORKS)} (all)")
-    parser.add_argument("--steps", type=positive, default=100, help="optimizer steps a run, but for epochs (100)")
+    parser.add_argument("--steps", type=positive, default=100, help="optimizer steps of a run, except of epochs (100)")
     parser.add_argument("--threads", type=positive, default=cores(),
                         help="of a run on one rank (all cores); other runs take 1 per rank")
     parser.add_argument("--with_tuned", action="store_true",

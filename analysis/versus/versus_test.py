@@ -185,7 +185,7 @@ class Pipeline(unittest.TestCase):
 
 
 class Limit(unittest.TestCase):
-    """limit.py, with a program in the place of the trainer."""
+    """limit.py, with a stub in place of the trainer."""
 
     TRAINER = """#!{python}
 import json, os, sys

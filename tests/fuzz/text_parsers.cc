@@ -1,5 +1,5 @@
-// Files that people write: schedules, the flags of a study, clusters, and who
-// sends how much to whom.
+// Files that people write: schedules, the flags of a study, clusters, and
+// traffic matrices.
 
 #include <algorithm>
 #include <cmath>
@@ -151,7 +151,7 @@ std::vector<Parts> ClusterSeeds(const std::string&) {
 
 bool IsPositive(double value) { return std::isfinite(value) && value > 0; }
 
-// A step of every kind of layout takes a time on it.
+// "" if a step of every kind of layout takes a finite, positive time.
 std::string StepFault(const plan::Setting& setting) {
   const plan::Layout layouts[] = {
       {},        {.dp = 8}, {.dp = 2, .zero = 3},
@@ -195,7 +195,7 @@ std::vector<Parts> TrafficSeeds(const std::string&) {
           {"0.1 0.2 0.7\n0.7 0.1 0.2\n1 0 0\n"}};
 }
 
-// What each rank sends adds up, and is what the others receive.
+// "" if what each rank sends adds up to `count`, and is what others receive.
 std::string CountsFault(const comm_bench::TrafficMatrix& matrix,
                         int64_t count) {
   std::vector<int64_t> received(kTrafficRanks);

@@ -101,9 +101,9 @@ double LossNumbers(const ModelSpec& model) {
   return model.loss == LossKind::kMeanSquaredError ? 2 * outputs : outputs;
 }
 
-// Where layers keep their input only, which is as wide as the parameters: but
-// the first one, whose input needs no gradient, and the last one, with whose
-// backward the others begin.
+// Where layers keep only their input, which is as wide as the parameters. The
+// first layer, whose input needs no gradient, and the last, whose backward runs
+// first, keep everything.
 int64_t ComputeRecomputed(const TrainConfig& config, c10::DeviceType device,
                           const ModelSpec& model, const Sharding& sharding) {
   const size_t layers = model.layers.size();

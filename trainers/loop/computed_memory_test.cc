@@ -74,8 +74,8 @@ TEST(ComputeMemoryTest, Bf16HalvesAllButTheResidualStreamAndCopiesWeights) {
             Compute(ConfigOf(SmallGpt())).parameter_bytes);
 }
 
-// The residual stream and the norms' figures then are 16-bit, too, where norms
-// keep no copies; attention's row sums and the logits are not.
+// The residual stream and the norms' statistics are then 16-bit, too, where
+// norms keep no copies; attention's row sums and the logits stay fp32.
 TEST(ComputeMemoryTest, Bf16ParametersMakeTheResidualStreamAsNarrow) {
   TrainConfig config = ConfigOf(SmallGpt());
   config.precision = Precision::kBf16;

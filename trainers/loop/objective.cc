@@ -22,7 +22,7 @@ enum Sum : int64_t { kLoss, kCorrect, kPredictions, kExamples, kSums };
 
 torch::Tensor Objective::LossShare(
     const Batch& micro_batch, absl::Span<const Batch> micro_batches) const {
-  // Of a step that failed half-way.
+  // Casts of a step that failed halfway.
   if (&micro_batch == &micro_batches.front() && precision_ != Precision::kFp32)
     at::autocast::clear_cache();
   const bool others_follow =

@@ -68,7 +68,7 @@ TEST_F(ObjectiveTest, Bf16ComputesInBf16AndLeavesTheWeightsAlone) {
               objective_.Loss(batch).item<double>(), 0.05);
 }
 
-// How many weights are cast on this thread while it lives.
+// Counts the weights that are cast on this thread during its lifetime.
 class CastCount {
  public:
   CastCount() { count = 0; }
@@ -151,7 +151,7 @@ TEST_F(MicroBatchesInBf16Test, CastWeightsOnce) {
 }
 
 TEST_F(MicroBatchesInBf16Test, GiveTheSameBitsAsWeightsCastEachTime) {
-  // The second time with other weights, to which no earlier cast may belong.
+  // The second step has other weights, so it must not use earlier casts.
   for (int step = 0; step < 2; ++step) {
     const std::vector<torch::Tensor> once = TrainCastingOnce();
     const std::vector<torch::Tensor> each_time = TrainCastingEachTime();

@@ -1,7 +1,7 @@
 // A step like the ones before it takes no memory from the heap for tensors, the
-// loader's included: they come from blocks that earlier steps freed. What does
-// take blocks of over 4 KiB in every step is oneDNN, for its descriptors and
-// its GEMMs' buffers. Whose a block is, its callers' names say.
+// loader's included: they come from blocks that earlier steps freed. Only
+// oneDNN takes blocks of over 4 KiB in every step, for its descriptors and its
+// GEMMs' buffers. The callers' names show whose a block is.
 #include <execinfo.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -41,7 +41,7 @@ constexpr int kMostFrames = 32;
 
 struct Block {
   size_t bytes = 0;
-  std::array<void*, kMostFrames> callers = {};  // the allocator's first
+  std::array<void*, kMostFrames> callers = {};  // innermost first
   int num_callers = 0;
 };
 
@@ -121,8 +121,8 @@ std::string NameOf(void* return_address) {
   return absl::Symbolize(call, name, sizeof(name)) ? name : "";
 }
 
-// Of the innermost function that is not operator new or of the standard
-// library: that says whose the block is.
+// The innermost function that is neither operator new nor of the standard
+// library; it shows whose the block is.
 std::string TakerOf(const Block& block) {
   for (int i = 0; i < block.num_callers; ++i) {
     const std::string name = NameOf(block.callers[i]);

@@ -271,7 +271,8 @@ KeptForBackward KeptByBlock(const BlockConfig& config) {
   if (copies) kept.values += here * h / t;
   // The norms' inputs, the residual stream, and their means and deviations.
   kept.wide_values = between * (2 * h + 4);
-  // The sums of attention's rows are always fp32: two values of 16 bits.
+  // The sums of attention's rows are always fp32: where casts are 16-bit, two
+  // values each.
   kept.values += here * a;
   kept.cast_values = here * a;
   kept.cast_weights = 12 * h * h / t;

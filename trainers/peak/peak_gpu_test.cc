@@ -1,5 +1,5 @@
-// A GPU's measured limits are rates that a GPU can have. Without waiting for
-// the device, they would be far above.
+// A GPU's measured limits are rates that a GPU can reach. If the measurement
+// did not wait for the device, they would be far higher.
 #include <c10/core/Device.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// What the ranks of a pipeline hold of activations and messages, computed.
+// Computes the activations and messages that the ranks of a pipeline hold.
 #include <cmath>
 
 #include "parallel/pipeline/simulation/memory.h"
@@ -8,7 +8,7 @@
 namespace rankwise {
 namespace {
 
-// What stages take of memory, computed.
+// Computes the memory of stages.
 class StageMemory {
  public:
   // `config` and `model` must outlive it.
@@ -25,8 +25,8 @@ class StageMemory {
     stage.input = MessageBytes(range.begin);
     stage.output = MessageBytes(range.end);
     const double kept = Kept(range) - (SharesInput(range) ? stage.input : 0);
-    // The first one has no input's gradient, and leaves all to W; its output's
-    // gradient takes the place of its output.
+    // The first stage has no input gradient, and leaves everything to W; the
+    // gradient of its output takes the place of the output.
     stage.until_weight_grad =
         kept + (range.begin == 0 ? stage.output : AddedUntilW(range));
     if (recompute) {
@@ -46,8 +46,8 @@ class StageMemory {
                                                  : torch::kBFloat16;
   }
 
-  // Into `layer`; 0 into the first one and out of the last. Under autocast
-  // norms and blocks take and give fp32, unless the parameters are 16-bit.
+  // Into `layer`; 0 into the first layer and out of the last. Under autocast
+  // norms and blocks take and return fp32, unless the parameters are 16-bit.
   double MessageBytes(size_t layer) const {
     if (layer == 0 || layer == model_.layers.size()) return 0;
     return static_cast<double>(OutputBytes(

@@ -76,8 +76,8 @@ TEST(PipelinePlanTest, ReplicasOfAStageTakeConsecutiveRanks) {
 }
 
 // mp_mlp: fc1, of 2048 features, and a ReLU; fc2, of 1024, and squared errors.
-// One process holds what fc1 makes, its copy, what its gradient will be
-// received in, the ReLU's output, and twice the output with its errors.
+// One process holds fc1's output, its copy, the buffer for its gradient, the
+// ReLU's output, and two values per output for the squared errors.
 TEST(PipelinePlanTest, ComputedActivationsHaveTheMessagesOfAllRanksHere) {
   TrainConfig config;
   config.model = {.name = "mp_mlp"};

@@ -37,7 +37,7 @@ function layoutTable(part, compared, place) {
   ], compared.rows);
 }
 
-// What //analysis:plan says of the recorded layouts, and what its choices cost.
+// What //analysis:plan predicts for the recorded layouts, and what its choices cost.
 function planScoreTables(part) {
   if (study.plan_score === null) return;
   const {layouts, choices, summary} = study.plan_score;
@@ -67,7 +67,7 @@ function planScoreTables(part) {
     numberColumn('fastest ms', 'fastest_seconds', (row) => row.fastest_seconds, inMs),
     numberColumn('regret', 'regret', (row) => row.regret, percent),
   ], choices);
-  part.append(element('p', {}, ...prose(`The planner (//analysis:plan) on these layouts, from runs that exchange nothing and comm_bench: ${summary}`)));
+  part.append(element('p', {}, ...prose(`The planner (//analysis:plan) on these layouts, from runs without communication and comm_bench: ${summary}`)));
 }
 
 function addLayouts() {

@@ -105,7 +105,7 @@ class Trainer:
 
     def forward_loss(self, images, labels):
         images = images.to(memory_format=self.layout)
-        # The last batch of an epoch is smaller, for which torch.compile would compile all again.
+        # torch.compile would compile the model again for the last batch of an epoch, which is smaller.
         net = self.whole_batch_net if len(images) == self.args.batch_size else self.net
         with torch.autocast("cpu", torch.bfloat16, enabled=self.args.precision == "bf16"):
             return F.cross_entropy(net(images), labels)

@@ -76,7 +76,7 @@ class Balancer {
   }
 
   // As `start` grows, the stages before it get no cheaper and the last one no
-  // dearer: the best is where the two cross, or one before.
+  // costlier: the best is where the two cross, or one before.
   size_t BestStart(size_t first, size_t end) const {
     size_t low = first, high = end - 1;
     while (low < high) {

@@ -8,7 +8,7 @@
 namespace rankwise {
 namespace {
 
-// What messages are received in, by size; used again.
+// The buffers of receives, by size; later receives use them again.
 class ReceiveBuffers {
  public:
   void Take(double bytes) {
@@ -39,8 +39,8 @@ class RankMemory {
 
   double now() const { return kept_ + received_.bytes(); }
 
-  // Returns what is held where `action` ends a forward or begins a backward, if
-  // it does.
+  // Returns what is held as `action`'s forward ends or its backward begins;
+  // nothing for other actions.
   std::optional<double> Perform(const Action& action) {
     const StageBytes& stage = memory_.stages[static_cast<size_t>(action.stage)];
     switch (action.kind) {
@@ -61,7 +61,7 @@ class RankMemory {
         break;
       case ActionKind::kSendForward:
       case ActionKind::kSendBackward:
-        break;  // what was made stays where it is
+        break;  // the sent value stays where it is
     }
     return std::nullopt;
   }
@@ -75,7 +75,7 @@ class RankMemory {
   double Forward(const Action& action, const StageBytes& stage) {
     TakeArrivals(values_.NeededBy(action));
     kept_ += stage.kept;
-    // Held by what sends or uses it, and by what backward begins with.
+    // Held until it is sent or used, and for backward unless that recomputes.
     Make(values_.MadeBy(action), stage.output, memory_.recompute ? 1 : 2);
     return now();
   }
@@ -117,14 +117,14 @@ class RankMemory {
     made_.erase(made);
   }
 
-  // `value` has been received, and with it the knowledge that others have.
+  // `value` has been received, which shows that sent values have arrived.
   void TakeArrivals(size_t value) {
     const auto arrived = releases_.find(value);
     if (arrived == releases_.end()) return;
     for (const size_t sent : arrived->second) Drop(sent);
   }
 
-  // A value that its user is done with.
+  // Frees a value after its last use.
   void FreeUsed(size_t value, double bytes) {
     if (value == Values::kNone) return;
     if (values_.CrossesRanks(value)) return received_.Free(bytes);
@@ -134,7 +134,7 @@ class RankMemory {
   const Values values_;
   const SendReleases releases_;
   const StepMemory& memory_;
-  double kept_ = 0;  // with what was made here
+  double kept_ = 0;  // includes values made here
   ReceiveBuffers received_;
   std::unordered_map<size_t, Made> made_;  // by value
 };

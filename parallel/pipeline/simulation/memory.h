@@ -26,13 +26,13 @@ struct StepMemory {
   bool recompute = false;
 };
 
-// The most bytes that `ranks` hold together, of the moments at which a forward
-// ends or a backward begins. They run as in the executor: one rank in the order
-// of its list, several in one process in that of IssueOrder. A message takes
-// memory on the rank that receives it from the moment at which the receive is
-// posted, in a buffer that stays for later ones, as the executor's do on a CPU;
-// on the one that sends it until it is known to have arrived
-// (FindSendReleases); between stages of one rank once. `schedule` has
+// The most bytes that `ranks` hold together when a forward ends or a backward
+// begins. They run as in the executor: one rank in the order of its list,
+// several ranks of one process in that of IssueOrder. On the rank that receives
+// it, a message takes memory from the moment at which the receive is posted, in
+// a buffer that is kept for later receives, as the executor's are on a CPU; on
+// the rank that sends it, until it is known to have arrived (FindSendReleases).
+// A message between stages of one rank counts once. `schedule` must include
 // communication.
 double PeakBytes(const Schedule& schedule, absl::Span<const int> ranks,
                  const StepMemory& memory);

@@ -43,7 +43,7 @@ TEST(PeakBytesTest, MessagesOf1F1B) {
 }
 
 // ... 1I1 1SEND_B1 1RECV_F2 1W0 1F2: inputs 1 and 2, a gradient that was sent,
-// and the buffer of input 0, which W0 has left.
+// and the buffer of input 0, which W0 has freed.
 TEST(PeakBytesTest, BuffersOfReceivesStayForLaterOnes) {
   EXPECT_EQ(PeakOf("zero_bubble_h1", {2, 4}, {1}), kKept + 4);
 }
@@ -53,8 +53,7 @@ TEST(PeakBytesTest, GPipePostsAllReceives) {
   EXPECT_EQ(PeakOf("gpipe", {2, 4}, {1}), 4 * kKept + 4);
 }
 
-// The output, the input that it is copied to, and what its gradient will be
-// received in.
+// The output, the input that it is copied to, and the buffer for its gradient.
 TEST(PeakBytesTest, RanksOfOneProcessHoldWhatTheyHoldTogether) {
   EXPECT_EQ(PeakOf("naive", {2, 1}, {0}), kKept + 2);
   EXPECT_EQ(PeakOf("naive", {2, 1}, {1}), kKept + 1);
