@@ -158,8 +158,12 @@ std::vector<Memory> RankMemory(const Model& model, const Layout& layout,
                                const Engine& engine, const LayerWork& work,
                                const std::vector<Stage>& cut,
                                const Schedule& schedule) {
-  const StepMemory step = {.stages = BytesOfStages(cut, layout, engine, work),
-                           .recompute = layout.recompute == Recompute::kFull};
+  StepMemory step = {.stages = BytesOfStages(cut, layout, engine, work),
+                     .recompute = layout.recompute == Recompute::kFull};
+  if (!HasCommunication(schedule)) {
+    for (StageBytes& stage : step.stages) stage.input = stage.output = 0;
+  }
+  const std::vector<double> activations = PeakBytesOfEach(schedule, step);
   std::vector<Memory> ranks;
   for (int rank = 0; rank < schedule.num_ranks(); ++rank) {
     const std::vector<int> stages = schedule.StagesOf(rank);
@@ -171,7 +175,7 @@ std::vector<Memory> RankMemory(const Model& model, const Layout& layout,
                       absl::c_any_of(own, HasHead);
     memory.unsharded = UnshardedBytes(own, ties ? work.embedding.parameters : 0,
                                       layout, engine, work);
-    memory.activations = PeakBytes(schedule, {rank}, step);
+    memory.activations = activations[static_cast<size_t>(rank)];
     ranks.push_back(memory);
   }
   return ranks;

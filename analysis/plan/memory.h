@@ -27,7 +27,7 @@ Memory StateMemory(double parameters, const Layout& layout,
                    const Engine& engine);
 
 // The same and the rest, of each rank along pp. `schedule` is the layout's,
-// with communication, `cut` its stages.
+// `cut` its stages. Without communication in it, messages are left out.
 std::vector<Memory> RankMemory(const Model& model, const Layout& layout,
                                const Engine& engine, const LayerWork& work,
                                const std::vector<Stage>& cut,

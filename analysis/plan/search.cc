@@ -201,6 +201,9 @@ absl::StatusOr<SearchResult> Search(StepModel& model,
   for (const Candidate& candidate : candidates) {
     if (candidate.least_seconds >= best.Limit()) break;
     if (!best.Takes(*candidate.layout, candidate.least_seconds)) continue;
+    ASSIGN_OR_RETURN(const Memory least,
+                     model.WithoutMessages(*candidate.layout));
+    if (least.sum() > limit) continue;
     ASSIGN_OR_RETURN(const Memory memory, model.FullestRank(*candidate.layout));
     if (memory.sum() > limit) continue;
     ASSIGN_OR_RETURN(const Step step, model.Quick(*candidate.layout));

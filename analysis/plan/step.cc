@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "analysis/prediction/recordings.h"
@@ -49,6 +50,12 @@ Interval IntervalOf(double value, double low, double high, double deviation) {
   const double own = kNormal95 * deviation * value;
   return {std::max(0.0, value - std::hypot(own, value - low)),
           value + std::hypot(own, high - value)};
+}
+
+Memory Fullest(const std::vector<Memory>& ranks) {
+  return *absl::c_max_element(ranks, [](const Memory& a, const Memory& b) {
+    return a.sum() < b.sum();
+  });
 }
 
 std::string LimitOf(const Step& step, double memory_bytes) {
@@ -98,7 +105,7 @@ absl::StatusOr<const StepModel::Cut*> StepModel::CutOf(const Layout& layout) {
   return &cuts_.emplace(layout.stages(), std::move(cut)).first->second;
 }
 
-absl::StatusOr<const StepModel::Schedules*> StepModel::SchedulesOf(
+absl::StatusOr<StepModel::Schedules*> StepModel::SchedulesOf(
     const Layout& layout) {
   const auto key = std::make_tuple(layout.schedule, layout.pp, layout.chunks,
                                    layout.micro_batches);
@@ -112,7 +119,6 @@ absl::StatusOr<const StepModel::Schedules*> StepModel::SchedulesOf(
       MakeSchedule(layout.schedule, {static_cast<int>(layout.pp),
                                      static_cast<int>(layout.micro_batches),
                                      static_cast<int>(layout.chunks)}));
-  ASSIGN_OR_RETURN(schedules.complete, AddCommunication(schedules.computation));
   return &schedules_.emplace(key, std::move(schedules)).first->second;
 }
 
@@ -418,13 +424,22 @@ absl::StatusOr<Memory> StepModel::FullestRank(const Layout& layout) {
   const auto& [model, engine, cluster] = setting_;
   RETURN_IF_ERROR(CheckLayout(model, layout, engine));
   ASSIGN_OR_RETURN(const Cut* cut, CutOf(layout));
-  ASSIGN_OR_RETURN(const Schedules* schedules, SchedulesOf(layout));
-  Memory fullest;
-  for (const Memory& rank : RankMemory(model, layout, engine, WorkFor(layout),
-                                       *cut, schedules->complete)) {
-    if (rank.sum() > fullest.sum()) fullest = rank;
+  ASSIGN_OR_RETURN(Schedules * schedules, SchedulesOf(layout));
+  if (!schedules->complete.has_value()) {
+    ASSIGN_OR_RETURN(schedules->complete,
+                     AddCommunication(schedules->computation));
   }
-  return fullest;
+  return Fullest(RankMemory(model, layout, engine, WorkFor(layout), *cut,
+                            *schedules->complete));
+}
+
+absl::StatusOr<Memory> StepModel::WithoutMessages(const Layout& layout) {
+  const auto& [model, engine, cluster] = setting_;
+  RETURN_IF_ERROR(CheckLayout(model, layout, engine));
+  ASSIGN_OR_RETURN(const Cut* cut, CutOf(layout));
+  ASSIGN_OR_RETURN(const Schedules* schedules, SchedulesOf(layout));
+  return Fullest(RankMemory(model, layout, engine, WorkFor(layout), *cut,
+                            schedules->computation));
 }
 
 absl::StatusOr<Step> StepModel::StepOf(const Layout& layout,

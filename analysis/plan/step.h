@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -130,6 +131,8 @@ class StepModel {
   absl::StatusOr<double> LeastBytes(const Layout& layout);
   // Of the fullest rank. Fails as CheckLayout and MakeSchedule do.
   absl::StatusOr<Memory> FullestRank(const Layout& layout);
+  // The same without the pipeline's messages: less than that, and found sooner.
+  absl::StatusOr<Memory> WithoutMessages(const Layout& layout);
   // Without parts and intervals. Fails as FullestRank does.
   absl::StatusOr<Step> Quick(const Layout& layout);
   // Everything.
@@ -140,13 +143,13 @@ class StepModel {
   struct Timing;
   struct Schedules {
     Schedule computation;
-    Schedule complete;  // with communication
+    std::optional<Schedule> complete;  // with communication, once needed
   };
 
   explicit StepModel(Setting setting) : setting_(std::move(setting)) {}
 
   absl::StatusOr<const Cut*> CutOf(const Layout& layout);
-  absl::StatusOr<const Schedules*> SchedulesOf(const Layout& layout);
+  absl::StatusOr<Schedules*> SchedulesOf(const Layout& layout);
   const LayerWork& WorkFor(const Layout& layout);
   absl::StatusOr<Timing> Time(const Layout& layout, CostSide side,
                               bool with_link);

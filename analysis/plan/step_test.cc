@@ -281,6 +281,9 @@ TEST(StepTest, NoLayoutIsFasterThanItsBound) {
           << MeshName(layout) << ", " << DetailsOf(layout);
       EXPECT_LE(*steps.LeastBytes(layout), step->memory.sum() * (1 + 1e-9))
           << MeshName(layout) << ", " << DetailsOf(layout);
+      EXPECT_LE(steps.WithoutMessages(layout)->sum(),
+                step->memory.sum() * (1 + 1e-9))
+          << MeshName(layout) << ", " << DetailsOf(layout);
     }
     EXPECT_GT(tried, 200);
   }

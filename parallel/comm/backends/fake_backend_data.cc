@@ -2,6 +2,7 @@
 #include <cstdint>
 
 #include "ATen/Functions.h"
+#include "ATen/core/grad_mode.h"
 #include "c10/util/Exception.h"
 #include "parallel/comm/backends/fake_backend_exchange.h"
 
@@ -130,6 +131,8 @@ void CopyPrefix(const Tensor& source, const Tensor& target) {
 
 void MoveFakeData(const std::vector<const FakeCall*>& from,
                   const std::vector<int>& to) {
+  // As other backends do, without autograd.
+  const at::NoGradGuard no_grad;
   const FakeCall::Kind kind = from[0]->kind;
   // Computed before any output is written: it may be another rank's input.
   std::vector<Tensor> reduced;

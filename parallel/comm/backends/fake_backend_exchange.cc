@@ -262,6 +262,7 @@ FakeExchange::WorkPtr FakeExchange::Recv(int rank, const torch::Tensor& tensor,
 void FakeExchange::Deliver(Message message, WaitingRecv recv) {
   auto failure = std::make_shared<std::exception_ptr>();
   auto move = [data = message.data, target = recv.target, failure] {
+    const at::NoGradGuard no_grad;
     if (data.numel() == target.numel()) {
       target.copy_(data.reshape(target.sizes()));
     } else {

@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <unordered_map>
+#include <utility>
 
 namespace rankwise {
 namespace {
@@ -29,13 +30,71 @@ class ReceiveBuffers {
   double bytes_ = 0;
 };
 
+// The values of all ranks, in arrays for speed: a planner asks for thousands of
+// schedules.
+class AllValues {
+ public:
+  explicit AllValues(const Schedule& schedule)
+      : numbers(schedule),
+        made_(numbers.count()),
+        first_arrival_(numbers.count(), Values::kNone),
+        next_arrival_(numbers.count(), Values::kNone) {
+    for (const std::vector<Action>& actions : schedule.actions)
+      FindArrivals(actions);
+  }
+
+  struct Made {
+    double bytes = 0;
+    int holders = 0;
+  };
+
+  Made& made(size_t value) { return made_[value]; }
+
+  // Calls visit(sent) for every value that is known to have arrived once
+  // `received` has: what FindSendReleases finds, for all ranks at once.
+  template <typename Visit>
+  void VisitArrivals(size_t received, Visit visit) const {
+    if (received == Values::kNone) return;
+    for (size_t sent = first_arrival_[received]; sent != Values::kNone;
+         sent = next_arrival_[sent])
+      visit(sent);
+  }
+
+  const Values numbers;
+
+ private:
+  // What one rank has used of another's values is known there when its next
+  // message arrives.
+  void FindArrivals(const std::vector<Action>& actions) {
+    std::unordered_map<int, size_t> used;  // the last value, by its rank
+    for (const Action& action : actions) {
+      const size_t needed = numbers.NeededBy(action);
+      if (needed != Values::kNone && numbers.CrossesRanks(needed)) {
+        size_t& last =
+            used.try_emplace(numbers.RankOfMaker(needed), Values::kNone)
+                .first->second;
+        next_arrival_[needed] = last;
+        last = needed;
+      } else if (IsSend(action.kind)) {
+        const size_t sent = numbers.CarriedBy(action);
+        const auto found = used.find(numbers.RankOfUser(sent));
+        if (found == used.end()) continue;
+        first_arrival_[sent] = std::exchange(found->second, Values::kNone);
+      }
+    }
+  }
+
+  std::vector<Made> made_;
+  // Lists: the first value that a message shows to have arrived, and from each
+  // the next.
+  std::vector<size_t> first_arrival_, next_arrival_;
+};
+
 // One rank's memory, action by action.
 class RankMemory {
  public:
-  RankMemory(const Schedule& schedule, int rank, const StepMemory& memory)
-      : values_(schedule),
-        releases_(FindSendReleases(schedule, rank)),
-        memory_(memory) {}
+  RankMemory(AllValues& values, const StepMemory& memory)
+      : all_(values), values_(values.numbers), memory_(memory) {}
 
   double now() const { return kept_ + received_.bytes(); }
 
@@ -67,11 +126,6 @@ class RankMemory {
   }
 
  private:
-  struct Made {
-    double bytes = 0;
-    int holders = 0;
-  };
-
   double Forward(const Action& action, const StageBytes& stage) {
     TakeArrivals(values_.NeededBy(action));
     kept_ += stage.kept;
@@ -106,22 +160,19 @@ class RankMemory {
 
   void Make(size_t value, double bytes, int holders) {
     if (value == Values::kNone) return;
-    made_[value] = {bytes, holders};
+    all_.made(value) = {bytes, holders};
     kept_ += bytes;
   }
 
   void Drop(size_t value) {
-    const auto made = made_.find(value);
-    if (made == made_.end() || --made->second.holders > 0) return;
-    kept_ -= made->second.bytes;
-    made_.erase(made);
+    if (value == Values::kNone) return;
+    AllValues::Made& made = all_.made(value);
+    if (made.holders > 0 && --made.holders == 0) kept_ -= made.bytes;
   }
 
   // `value` has been received, which shows that sent values have arrived.
   void TakeArrivals(size_t value) {
-    const auto arrived = releases_.find(value);
-    if (arrived == releases_.end()) return;
-    for (const size_t sent : arrived->second) Drop(sent);
+    all_.VisitArrivals(value, [this](size_t sent) { Drop(sent); });
   }
 
   // Frees a value after its last use.
@@ -131,21 +182,20 @@ class RankMemory {
     Drop(value);
   }
 
-  const Values values_;
-  const SendReleases releases_;
+  AllValues& all_;
+  const Values& values_;
   const StepMemory& memory_;
   double kept_ = 0;  // includes values made here
   ReceiveBuffers received_;
-  std::unordered_map<size_t, Made> made_;  // by value
 };
 
 }  // namespace
 
 double PeakBytes(const Schedule& schedule, absl::Span<const int> ranks,
                  const StepMemory& memory) {
+  AllValues values(schedule);
   std::map<int, RankMemory> by_rank;
-  for (const int rank : ranks)
-    by_rank.try_emplace(rank, schedule, rank, memory);
+  for (const int rank : ranks) by_rank.try_emplace(rank, values, memory);
   const std::vector<int> order =
       ranks.size() == 1
           ? std::vector<int>(schedule.actions[ranks[0]].size(), ranks[0])
@@ -163,6 +213,20 @@ double PeakBytes(const Schedule& schedule, absl::Span<const int> ranks,
     most = std::max(most, all);
   }
   return most;
+}
+
+std::vector<double> PeakBytesOfEach(const Schedule& schedule,
+                                    const StepMemory& memory) {
+  AllValues values(schedule);
+  std::vector<double> peaks;
+  for (const std::vector<Action>& actions : schedule.actions) {
+    RankMemory rank(values, memory);
+    double most = 0;
+    for (const Action& action : actions)
+      most = std::max(most, rank.Perform(action).value_or(0));
+    peaks.push_back(most);
+  }
+  return peaks;
 }
 
 }  // namespace rankwise

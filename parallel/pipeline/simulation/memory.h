@@ -37,6 +37,10 @@ struct StepMemory {
 double PeakBytes(const Schedule& schedule, absl::Span<const int> ranks,
                  const StepMemory& memory);
 
+// PeakBytes of every rank, each in a process of its own.
+std::vector<double> PeakBytesOfEach(const Schedule& schedule,
+                                    const StepMemory& memory);
+
 }  // namespace rankwise
 
 #endif  // RANKWISE_PARALLEL_PIPELINE_SIMULATION_MEMORY_H_

@@ -53,6 +53,19 @@ TEST(PeakBytesTest, GPipePostsAllReceives) {
   EXPECT_EQ(PeakOf("gpipe", {2, 4}, {1}), 4 * kKept + 4);
 }
 
+TEST(PeakBytesTest, OfEachRankIsThatOfItAlone) {
+  for (const char* name : {"1f1b", "zbv", "interleaved_1f1b"}) {
+    const int chunks = std::string(name) == "1f1b" ? 1 : 2;
+    const Schedule schedule =
+        *AddCommunication(*MakeSchedule(name, {3, 6, chunks}));
+    const StepMemory memory = {.stages = Stages(schedule.num_stages())};
+    std::vector<double> alone;
+    for (int rank = 0; rank < 3; ++rank)
+      alone.push_back(PeakBytes(schedule, {rank}, memory));
+    EXPECT_EQ(PeakBytesOfEach(schedule, memory), alone) << name;
+  }
+}
+
 // The output, the input that it is copied to, and the buffer for its gradient.
 TEST(PeakBytesTest, RanksOfOneProcessHoldWhatTheyHoldTogether) {
   EXPECT_EQ(PeakOf("naive", {2, 1}, {0}), kKept + 2);
