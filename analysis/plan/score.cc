@@ -7,7 +7,9 @@
 #include <optional>
 #include <tuple>
 #include <utility>
+#include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -24,7 +26,7 @@ namespace {
 
 constexpr double kNormal95 = 1.96;
 // Of layouts, whose errors say more than what the fit leaves open.
-constexpr double kFewestErrors = 3;
+constexpr size_t kFewestErrors = 3;
 
 // A layout of several ranks that communicated, and what it was planned with.
 struct PlannedCell {
@@ -91,22 +93,33 @@ std::vector<PlannedCell> PlanCells(absl::Span<const RunTrace> runs,
   return planned;
 }
 
-// The standard deviation about 0 of what the cells but `without` of at most
-// `fit_up_to` ranks (0: any) are off by, of which 1.96 make Student's interval;
-// `otherwise` where they are too few.
-double DeviationOf(const std::vector<PlannedCell>& cells,
-                   const PlannedCell* without, int64_t fit_up_to,
-                   double otherwise) {
-  double squares = 0, count = 0;
-  for (const PlannedCell& cell : cells) {
-    if (&cell == without) continue;
-    if (fit_up_to > 0 && cell.scored.layout.ranks() > fit_up_to) continue;
-    squares += cell.scored.Error() * cell.scored.Error();
-    count += 1;
-  }
-  if (count < kFewestErrors) return otherwise;
+// The standard deviation about 0 of relative errors, of which 1.96 make
+// Student's interval; none where they are too few.
+std::optional<double> DeviationOf(const std::vector<double>& errors) {
+  if (errors.size() < kFewestErrors) return std::nullopt;
+  const auto count = static_cast<double>(errors.size());
+  const double squares = absl::c_inner_product(errors, errors, 0.0);
   return StudentTwoSidedQuantile(0.05, count) / kNormal95 *
          std::sqrt(squares / count);
+}
+
+// Over the other cells with as many ranks as `cell`, as what is left out of the
+// model grows with the ranks that share cores and links; where these are too
+// few, over all others; else `otherwise`. Without a cell, over all.
+double DeviationFor(const PlannedCell* cell,
+                    const std::vector<PlannedCell>& cells, int64_t fit_up_to,
+                    double otherwise) {
+  std::vector<double> all, alike;
+  for (const PlannedCell& other : cells) {
+    const int64_t ranks = other.scored.layout.ranks();
+    if (&other == cell || (fit_up_to > 0 && ranks > fit_up_to)) continue;
+    all.push_back(other.scored.Error());
+    if (cell != nullptr && ranks == cell->scored.layout.ranks())
+      alike.push_back(other.scored.Error());
+  }
+  const std::optional<double> deviation = DeviationOf(alike);
+  return deviation.has_value() ? *deviation
+                               : DeviationOf(all).value_or(otherwise);
 }
 
 absl::Status AddInterval(double deviation, PlannedCell& cell) {
@@ -262,8 +275,8 @@ absl::StatusOr<PlanScore> ScorePlans(absl::Span<const RunTrace> runs,
   for (PlannedCell& cell : cells) {
     if (cell.scored.layout.ranks() <= config.fit_up_to) continue;
     RETURN_IF_ERROR(
-        AddInterval(DeviationOf(cells, &cell, config.fit_up_to,
-                                /*otherwise=*/cell.setting.cluster.deviation),
+        AddInterval(DeviationFor(&cell, cells, config.fit_up_to,
+                                 /*otherwise=*/cell.setting.cluster.deviation),
                     cell));
     score.layouts.push_back(cell.scored);
   }
@@ -282,8 +295,8 @@ double RecordedDeviation(absl::Span<const RunTrace> runs,
                          const Cluster& cluster) {
   std::vector<std::string> left_out;
   const std::vector<PlannedCell> cells = PlanCells(runs, {}, &left_out);
-  return DeviationOf(cells, /*without=*/nullptr, /*fit_up_to=*/0,
-                     /*otherwise=*/cluster.deviation);
+  return DeviationFor(/*cell=*/nullptr, cells, /*fit_up_to=*/0,
+                      /*otherwise=*/cluster.deviation);
 }
 
 std::string PlanScoreSummary(const PlanScore& score) {
