@@ -16,7 +16,8 @@ namespace rankwise::plan {
 absl::StatusOr<Model> ModelOf(const RunRecord& run);
 
 // By the run's mesh and flags, for `global_batch` examples a step.
-// FailedPrecondition names the flag whose value is not planned.
+// FailedPrecondition names the trainer, or the flag whose value, that is not
+// planned.
 absl::StatusOr<Layout> LayoutOf(const RunRecord& run, int64_t global_batch);
 
 }  // namespace rankwise::plan

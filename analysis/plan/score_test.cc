@@ -7,6 +7,7 @@
 #include <cmath>
 #include <random>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -232,6 +233,32 @@ TEST(PlanScore, SaysWhatCannotBeScored) {
   record.flags["model"] = "mlp";
   EXPECT_THAT(std::string(ModelOf(record).status().message()),
               HasSubstr("--model=mlp is not planned"));
+}
+
+TEST(PlanScore, PlansOnlyWhatItsLayoutsDo) {
+  RunRecord run = Recorded({.dp = 2, .micro_batch = 8}, 1, 0).ranks[0].run;
+  EXPECT_TRUE(LayoutOf(run, 16).ok());
+  for (const char* binary :
+       {"data_parallel", "parameter_server", "model_parallel"}) {
+    RunRecord other = run;
+    other.binary = binary;
+    EXPECT_EQ(LayoutOf(other, 16).status().message(),
+              absl::StrCat(binary, " is not planned"));
+  }
+  const std::tuple<const char*, const char*, const char*> flags[] = {
+      {"comm_hook", "none", "bf16"},
+      {"all_reduce", "flat", "hierarchical"},
+      {"offload_optimizer", "false", "true"},
+      {"reduce_every_microbatch", "false", "true"},
+      {"local_steps", "1", "4"}};
+  for (const auto& [name, planned, other] : flags) {
+    run.flags[name] = planned;
+    EXPECT_TRUE(LayoutOf(run, 16).ok()) << name;
+    run.flags[name] = other;
+    EXPECT_EQ(LayoutOf(run, 16).status().message(),
+              absl::StrCat("--", name, "=", other, " is not planned"));
+    run.flags.erase(name);
+  }
 }
 
 }  // namespace
