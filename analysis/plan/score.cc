@@ -49,7 +49,8 @@ absl::StatusOr<Setting> SettingOf(const Cell& cell,
           runs, {.ranks = cell.run.world_size,
                  .most_exchanging_ranks = config.fit_up_to,
                  .devices_per_node =
-                     (cell.run.world_size + cell.hosts - 1) / cell.hosts}));
+                     (cell.run.world_size + cell.hosts - 1) / cell.hosts,
+                 .throughput = config.throughput}));
   return setting;
 }
 
@@ -255,7 +256,8 @@ std::string RegretText(const PlanScore& score) {
 absl::StatusOr<PlanScore> ScorePlans(absl::Span<const RunTrace> runs,
                                      const ScoreConfig& config) {
   RETURN_IF_ERROR(
-      ClusterFromRecords(runs, {.most_exchanging_ranks = config.fit_up_to})
+      ClusterFromRecords(runs, {.most_exchanging_ranks = config.fit_up_to,
+                                .throughput = config.throughput})
           .status());
   PlanScore score;
   std::vector<PlannedCell> cells = PlanCells(runs, config, &score.left_out);

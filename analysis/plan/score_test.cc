@@ -216,6 +216,24 @@ TEST(PlanScore, SaysWhatTheWrongChoiceCosts) {
   EXPECT_DOUBLE_EQ(tight->median_regret, 0);
 }
 
+TEST(PlanScore, FitsTheStepsThatItScores) {
+  std::vector<RunTrace> runs = {Recorded({.micro_batch = 8}, 1, 0),
+                                Recorded({.dp = 2, .micro_batch = 8}, 1, 0),
+                                BenchRun()};
+  for (RankTrace& rank : runs[0].ranks) {
+    for (StepRecord& step : rank.steps) {
+      if (step.step <= 15) step.step_seconds *= 10;
+    }
+  }
+  const auto score = ScorePlans(runs, {.throughput = {.warmup_steps = 15}});
+  ASSERT_TRUE(score.ok()) << score.status();
+  EXPECT_NEAR(score->median_absolute_error, 0, 0.01);
+  EXPECT_THAT(std::string(ScorePlans(runs, {.throughput = {.warmup_steps = 18}})
+                              .status()
+                              .message()),
+              HasSubstr("20 steps leave 2 after 18 of warm-up"));
+}
+
 TEST(PlanScore, SaysWhatCannotBeScored) {
   RunTrace run = Recorded({.micro_batch = 8}, 1, 0);
   EXPECT_THAT(std::string(ScorePlans({run, BenchRun()}, {}).status().message()),
