@@ -39,6 +39,7 @@ struct Device {
   double memory_bytes_per_second = std::numeric_limits<double>::infinity();
   // What each kernel takes on top, whatever it computes.
   double kernel_seconds = 0;
+  bool is_cpu = false;  // else a GPU
 };
 
 struct Cluster {

@@ -224,6 +224,15 @@ TEST(ClusterFromRecordsTest, ComputesAsSlowlyAsSoManyRanksDo) {
   EXPECT_TRUE(CheckNetwork(*cluster).ok());
 }
 
+TEST(ClusterFromRecordsTest, NamesTheKindOfDevice) {
+  std::vector<RunTrace> runs = NanoRuns();
+  EXPECT_TRUE(ClusterFromRecords(runs)->device.is_cpu);
+  for (RunTrace& run : runs) {
+    for (RankTrace& rank : run.ranks) rank.run.devices = {"cuda:0"};
+  }
+  EXPECT_FALSE(ClusterFromRecords(runs)->device.is_cpu);
+}
+
 TEST(ClusterFromRecordsTest, MoreRanksShareAHostsMemory) {
   const auto cluster =
       ClusterFromRecords(NanoRuns(), {.ranks = 4, .devices_per_node = 4});

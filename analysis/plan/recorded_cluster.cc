@@ -221,8 +221,7 @@ int64_t MostOnAHost(absl::Span<const RunTrace> runs) {
 
 // Whether `ranks` on a host leave no core of it to what communicates.
 bool SharesCores(const RunRecord& run, int64_t ranks) {
-  const bool cpu = !run.devices.empty() && run.devices.front() == "cpu";
-  return cpu && run.host.cores > 0 &&
+  return RanOnCpu(run) && run.host.cores > 0 &&
          ranks * run.threads_per_rank >= run.host.cores;
 }
 
@@ -288,6 +287,7 @@ absl::StatusOr<Cluster> ClusterFromRecords(absl::Span<const RunTrace> runs,
   cluster.name = one.host.cpu_model;
   cluster.devices_per_node =
       which.devices_per_node > 0 ? which.devices_per_node : MostOnAHost(runs);
+  cluster.device.is_cpu = RanOnCpu(one);
   cluster.device.memory_bytes = static_cast<double>(one.host.memory_bytes) /
                                 static_cast<double>(cluster.devices_per_node);
   ASSIGN_OR_RETURN(

@@ -77,6 +77,10 @@ absl::StatusOr<Model> ModelOf(const RunRecord& run) {
       model.ForwardFlops()));
 }
 
+bool RanOnCpu(const RunRecord& run) {
+  return !run.devices.empty() && run.devices.front() == "cpu";
+}
+
 absl::StatusOr<Layout> LayoutOf(const RunRecord& run, int64_t global_batch) {
   RETURN_IF_ERROR(CheckBinary(run));
   RETURN_IF_ERROR(CheckFlags(run));

@@ -42,7 +42,8 @@ absl::StatusOr<Setting> SettingOf(const Cell& cell,
                                   const ScoreConfig& config) {
   Setting setting;
   ASSIGN_OR_RETURN(setting.model, ModelOf(cell.run));
-  ASSIGN_OR_RETURN(setting.engine, OwnEngine(FlagOf(cell.run, "precision")));
+  ASSIGN_OR_RETURN(setting.engine, OwnEngine(FlagOf(cell.run, "precision"),
+                                             RanOnCpu(cell.run)));
   ASSIGN_OR_RETURN(
       setting.cluster,
       ClusterFromRecords(

@@ -234,6 +234,28 @@ TEST(PlanScore, FitsTheStepsThatItScores) {
               HasSubstr("20 steps leave 2 after 18 of warm-up"));
 }
 
+TEST(PlanScore, NormsKeepFp32CopiesOnGpusOnly) {
+  const auto activations = [](const char* device) {
+    std::vector<RunTrace> runs = {
+        Recorded({.micro_batch = 8}, 1, 0),
+        Recorded({.dp = 2, .zero = 3, .micro_batch = 8}, 1, 0), BenchRun()};
+    for (RunTrace& run : runs) {
+      for (RankTrace& rank : run.ranks) {
+        rank.run.devices = {device};
+        rank.run.flags["precision"] = "bf16";
+      }
+    }
+    const auto score = ScorePlans(runs, {});
+    EXPECT_TRUE(score.ok()) << score.status();
+    return score->layouts[0].step.memory.activations;
+  };
+  const Model nano = *NamedModel("nano");
+  // Two bytes more of each block's two norms and of the last one.
+  const double copies = 2 * static_cast<double>(8 * nano.sequence) *
+                        static_cast<double>((2 * nano.blocks + 1) * nano.width);
+  EXPECT_GT(activations("cuda:0"), activations("cpu") + 0.9 * copies);
+}
+
 TEST(PlanScore, SaysWhatCannotBeScored) {
   RunTrace run = Recorded({.micro_batch = 8}, 1, 0);
   EXPECT_THAT(std::string(ScorePlans({run, BenchRun()}, {}).status().message()),
