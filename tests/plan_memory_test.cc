@@ -100,8 +100,8 @@ TEST(PlanMemory, IsWhatTheTrainersCompute) {
   }
   const plan::Cluster cluster = *plan::NamedCluster("a100-selene");
   for (const Case& one : cases) {
-    plan::Engine engine = *plan::OwnEngine(one.precision);
-    engine.norms_in_fp32 = false;  // on a CPU
+    const plan::Engine engine =
+        *plan::OwnEngine(one.precision, /*on_cpu=*/true);
     auto steps = plan::StepModel::Create({model, engine, cluster});
     ASSERT_TRUE(steps.ok());
     const auto step = steps->Quick(one.layout);

@@ -94,12 +94,16 @@ TEST(PlannerScore, NamesTheLayoutsThatAreNotPlanned) {
   std::vector<RunTrace> runs = Study(0.08);
   runs.push_back(
       GptRun("hybrid", 2, 0.07, {{"context", "ulysses"}, {"cp", "2"}}));
+  runs.push_back(GptRun("parameter_server", 2, 0.09));
   const auto answer = Analyze(std::move(runs), {});
   ASSERT_TRUE(answer->plan_score.has_value());
   EXPECT_THAT(answer->plan_score->left_out, testing::IsEmpty());
   EXPECT_THAT(answer->notes,
               Contains(AllOf(HasSubstr("Left out of the planner's score: "),
                              HasSubstr("--context=ulysses is not planned"))));
+  EXPECT_THAT(answer->notes,
+              Contains(AllOf(HasSubstr("Left out of the planner's score: "),
+                             HasSubstr("parameter_server is not planned"))));
 }
 
 TEST(PlannerScore, SaysWhyThereIsNone) {

@@ -16,6 +16,7 @@
 #include "analysis/cost_model/network_model.h"
 #include "analysis/prediction/recordings.h"
 #include "analysis/runs/run_trace.h"
+#include "analysis/runs/throughput.h"
 
 namespace rankwise::plan {
 
@@ -38,6 +39,7 @@ struct Device {
   double memory_bytes_per_second = std::numeric_limits<double>::infinity();
   // What each kernel takes on top, whatever it computes.
   double kernel_seconds = 0;
+  bool is_cpu = false;  // else a GPU
 };
 
 struct Cluster {
@@ -117,6 +119,7 @@ struct RecordedComputing {
   int64_t most_exchanging_ranks = std::numeric_limits<int64_t>::max();
   // That share a host; 0: the most that did in a run.
   int64_t devices_per_node = 0;
+  ThroughputConfig throughput = {};  // which of their steps count
 };
 
 // From a study's records of gpt: what products and kernels take, by the steps

@@ -224,6 +224,15 @@ TEST(ClusterFromRecordsTest, ComputesAsSlowlyAsSoManyRanksDo) {
   EXPECT_TRUE(CheckNetwork(*cluster).ok());
 }
 
+TEST(ClusterFromRecordsTest, NamesTheKindOfDevice) {
+  std::vector<RunTrace> runs = NanoRuns();
+  EXPECT_TRUE(ClusterFromRecords(runs)->device.is_cpu);
+  for (RunTrace& run : runs) {
+    for (RankTrace& rank : run.ranks) rank.run.devices = {"cuda:0"};
+  }
+  EXPECT_FALSE(ClusterFromRecords(runs)->device.is_cpu);
+}
+
 TEST(ClusterFromRecordsTest, MoreRanksShareAHostsMemory) {
   const auto cluster =
       ClusterFromRecords(NanoRuns(), {.ranks = 4, .devices_per_node = 4});
@@ -259,6 +268,30 @@ TEST(ClusterFromRecordsTest, RunsThatExchangeAreTakenOnlyWhereAskedFor) {
   const auto quiet =
       ClusterFromRecords(runs, {.ranks = 2, .most_exchanging_ranks = 0});
   EXPECT_NEAR(PlannedSeconds(*quiet, 8), 0.09, 1e-9);
+}
+
+TEST(ClusterFromRecordsTest, LeavesOutTheWarmUp) {
+  std::vector<RunTrace> runs = NanoRuns();
+  for (StepRecord& step : runs[0].ranks[0].steps) {
+    if (step.step <= 15) step.step_seconds *= 10;
+  }
+  const auto cluster = ClusterFromRecords(
+      runs, {.ranks = 1, .throughput = {.warmup_steps = 15}});
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  EXPECT_NEAR(PlannedSeconds(*cluster, 2), 0.03, 1e-9);
+}
+
+TEST(ClusterFromRecordsTest, NamesTheRunThatItCannotUse) {
+  std::vector<RunTrace> runs = NanoRuns();
+  runs.erase(runs.begin() + 1, runs.begin() + 3);
+  EXPECT_EQ(ClusterFromRecords(runs, {.throughput = {.warmup_steps = 18}})
+                .status()
+                .message(),
+            "one.jsonl: 20 steps leave 2 after 18 of warm-up, and at least 5 "
+            "are needed");
+  runs[0].ranks[0].run.flags["context"] = "ulysses";
+  EXPECT_EQ(ClusterFromRecords(runs).status().message(),
+            "one.jsonl: --context=ulysses is not planned");
 }
 
 TEST(ClusterFromRecordsTest, NeedsWhatCommunicationCosts) {

@@ -61,9 +61,10 @@ std::string DetailsOf(const Layout& layout) {
   return text;
 }
 
-absl::StatusOr<Engine> OwnEngine(absl::string_view precision) {
+absl::StatusOr<Engine> OwnEngine(absl::string_view precision, bool on_cpu) {
   Engine engine;
   engine.name = "rankwise";
+  engine.norms_in_fp32 = !on_cpu;
   if (precision == "bf16") {
     // Gradients are fp32; autocast reads weights in fp32 and writes 16 bits.
     engine.accumulate_bytes = 12 + 6;

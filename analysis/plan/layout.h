@@ -71,9 +71,10 @@ struct Engine {
   double accumulate_bytes = 12, update_bytes = 28;
 };
 
-// This repository's trainers, in fp32 or under bf16 autocast. InvalidArgument
-// for another precision.
-absl::StatusOr<Engine> OwnEngine(absl::string_view precision);
+// This repository's trainers, in fp32 or under bf16 autocast, on GPUs or on a
+// CPU. InvalidArgument for another precision.
+absl::StatusOr<Engine> OwnEngine(absl::string_view precision,
+                                 bool on_cpu = false);
 // Megatron-LM as Narayanan et al. 2021 and Korthikanti et al. 2022 ran it.
 Engine Megatron2021();
 Engine Megatron2022();

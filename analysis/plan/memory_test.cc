@@ -62,8 +62,7 @@ TEST(BlockKeptBytesTest, IsThatOfKorthikantisTable2) {
 
 std::vector<Memory> MemoryOf(const Model& model, const Layout& layout,
                              const std::string& precision = "fp32") {
-  Engine engine = *OwnEngine(precision);
-  engine.norms_in_fp32 = false;  // on a CPU
+  const Engine engine = *OwnEngine(precision, /*on_cpu=*/true);
   const Cluster cluster = *NamedCluster("a100-selene");
   const auto cut = *CutModel(model, layout.stages(), engine.equal_blocks);
   const auto schedule = *AddCommunication(*MakeSchedule(

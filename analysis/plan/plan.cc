@@ -238,7 +238,7 @@ absl::StatusOr<std::string> Plan() {
   ASSIGN_OR_RETURN(SearchConfig config, SearchFromFlags());
   const std::string precision = absl::GetFlag(FLAGS_precision);
   Setting setting;
-  ASSIGN_OR_RETURN(setting.engine, OwnEngine(precision));
+  RETURN_IF_ERROR(OwnEngine(precision).status());
   ASSIGN_OR_RETURN(setting.model, ModelFromFlags());
   ASSIGN_OR_RETURN(const ClusterSource source, ClusterSource::FromFlags());
   std::vector<Cluster> clusters;  // by size
@@ -246,6 +246,8 @@ absl::StatusOr<std::string> Plan() {
     ASSIGN_OR_RETURN(clusters.emplace_back(), source.For(size));
   }
   setting.cluster = clusters.back();
+  ASSIGN_OR_RETURN(setting.engine,
+                   OwnEngine(precision, setting.cluster.device.is_cpu));
   const std::string json = UserPath(absl::GetFlag(FLAGS_json));
   if (!json.empty()) RETURN_IF_ERROR(CheckReplaceable(json));
 

@@ -9,9 +9,13 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "analysis/cost_model/runs_for_test.h"
+#include "analysis/plan/model.h"
+#include "analysis/runs/trace_for_test.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
+#include "records/record_writer.h"
 
 namespace rankwise {
 namespace {
@@ -123,6 +127,53 @@ TEST(Plan, PrintsPublishedTables) {
   EXPECT_EQ(plan.code, 0);
   EXPECT_THAT(plan.text, AllOf(HasSubstr("Narayanan et al. 2021, table 1"),
                                HasSubstr("mean error")));
+}
+
+// Writes records of nano in bf16 on `device`, and gives the file.
+std::string WriteRecords(const std::string& device) {
+  const std::string path =
+      absl::StrCat(testing::TempDir(), "/on_", device, ".jsonl");
+  std::remove(path.c_str());
+  auto writer = *RecordWriter::Open(path);
+  RunTrace single = MakeRun({.binary = "single", .batch_size = 8});
+  RankTrace& rank = single.ranks[0];
+  rank.run.devices = {device};
+  rank.run.host.cores = 64;
+  rank.run.flags["model"] = "gpt";
+  rank.run.flags["precision"] = "bf16";
+  rank.run.forward_flops_per_example = plan::NamedModel("nano")->ForwardFlops();
+  EXPECT_TRUE(writer->Write(Record(rank.run)).ok());
+  EXPECT_TRUE(writer->Write(rank.steps).ok());
+  BenchRunForTest bench;
+  bench.collectives = {"all_reduce", "ping_pong"};
+  for (const RankTrace& one : MakeBenchRun(bench).ranks) {
+    EXPECT_TRUE(writer->Write(Record(one.run)).ok());
+    for (const CollectiveRecord& record : one.collectives)
+      EXPECT_TRUE(writer->Write(Record(record)).ok());
+  }
+  EXPECT_TRUE(writer->Close().ok());
+  return path;
+}
+
+// Of ZeRO 3 on two ranks, planned from such records.
+double PlannedActivations(const std::string& device) {
+  const std::string json = testing::TempDir() + "/recorded_plan.json";
+  const Finished plan = RunPlan(absl::StrCat(
+      "--model=nano --world_sizes=2 --batch_per_rank=8 --zero=3 --best=100 "
+      "--precision=bf16 --json=",
+      json, " --records=", WriteRecords(device)));
+  EXPECT_EQ(plan.code, 0) << plan.text;
+  const auto written = nlohmann::json::parse(ContentOf(json));
+  for (const auto& layout : written["world_sizes"][0]["best"]) {
+    if (layout["dp"] == 2 && layout["zero"] == 3)
+      return layout["memory"]["activation_bytes"].get<double>();
+  }
+  ADD_FAILURE() << "no ZeRO 3 in " << plan.text;
+  return 0;
+}
+
+TEST(Plan, NormsOfACpuKeepNoFp32Copies) {
+  EXPECT_LT(PlannedActivations("cpu"), PlannedActivations("cuda:0"));
 }
 
 // tests/bad_command_lines.txt has the flags that need no file.

@@ -62,11 +62,11 @@ double WholeSeconds(const Model& model, const Layout& layout,
 }
 
 // The slowest rank's medians, per micro-batch and per step.
-void Measure(const RunTrace& run, int64_t micro_batches,
-             ComputingSample& sample) {
+void Measure(const RunTrace& run, const ThroughputConfig& config,
+             int64_t micro_batches, ComputingSample& sample) {
   for (const RankTrace& rank : run.ranks) {
     std::vector<double> computing, update;
-    for (const StepRecord& step : MeasuredSteps(rank, {})) {
+    for (const StepRecord& step : MeasuredSteps(rank, config)) {
       computing.push_back((step.step_seconds - step.optimizer_seconds -
                            step.exposed_comm_seconds - step.data_wait_seconds) /
                           static_cast<double>(micro_batches));
@@ -77,15 +77,16 @@ void Measure(const RunTrace& run, int64_t micro_batches,
   }
 }
 
-absl::StatusOr<ComputingSample> SampleOf(const RunTrace& run) {
-  RETURN_IF_ERROR(CheckMeasurable(run, {}));
+// Of a run that can be measured.
+absl::StatusOr<ComputingSample> SampleOf(const RunTrace& run,
+                                         const ThroughputConfig& config,
+                                         int64_t global_batch) {
   const RunRecord& record = run.ranks[0].run;
-  ASSIGN_OR_RETURN(const Throughput used, MeasureThroughput(run, {}));
   ASSIGN_OR_RETURN(const Model model, ModelOf(record));
-  ASSIGN_OR_RETURN(const Layout layout, LayoutOf(record, used.global_batch));
+  ASSIGN_OR_RETURN(const Layout layout, LayoutOf(record, global_batch));
   ASSIGN_OR_RETURN(const Engine engine, OwnEngine(FlagOf(record, "precision")));
   ComputingSample sample{&record, layout.micro_batch};
-  Measure(run, layout.micro_batches, sample);
+  Measure(run, config, layout.micro_batches, sample);
   if (!(sample.seconds > 0))
     return absl::FailedPreconditionError("its steps compute nothing");
   Device device;
@@ -103,6 +104,16 @@ absl::StatusOr<ComputingSample> SampleOf(const RunTrace& run) {
   sample.update_bytes = engine.update_bytes * model.Parameters() /
                         static_cast<double>(layout.zero > 0 ? layout.dp : 1);
   return sample;
+}
+
+// FailedPrecondition names the run's file.
+absl::StatusOr<ComputingSample> MeasureSample(const RunTrace& run,
+                                              const ThroughputConfig& config) {
+  ASSIGN_OR_RETURN(const Throughput used, MeasureThroughput(run, config));
+  absl::StatusOr<ComputingSample> sample =
+      SampleOf(run, config, used.global_batch);
+  if (sample.ok()) return sample;
+  return RunError(run, sample.status().message());
 }
 
 double SecondsOf(const ComputingSample& sample, const Device& device) {
@@ -167,9 +178,10 @@ SamplesByRanks Collect(absl::Span<const RunTrace> runs,
   SamplesByRanks quiet, all;
   for (const RunTrace& run : runs) {
     if (run.ranks.empty() || !ShowsComputing(run.ranks[0].run, which)) continue;
-    const absl::StatusOr<ComputingSample> sample = SampleOf(run);
+    const absl::StatusOr<ComputingSample> sample =
+        MeasureSample(run, which.throughput);
     if (!sample.ok()) {
-      refusal = RunError(run, sample.status().message());
+      refusal = sample.status();
       continue;
     }
     const int64_t ranks = sample->run->world_size;
@@ -209,8 +221,7 @@ int64_t MostOnAHost(absl::Span<const RunTrace> runs) {
 
 // Whether `ranks` on a host leave no core of it to what communicates.
 bool SharesCores(const RunRecord& run, int64_t ranks) {
-  const bool cpu = !run.devices.empty() && run.devices.front() == "cpu";
-  return cpu && run.host.cores > 0 &&
+  return RanOnCpu(run) && run.host.cores > 0 &&
          ranks * run.threads_per_rank >= run.host.cores;
 }
 
@@ -276,6 +287,7 @@ absl::StatusOr<Cluster> ClusterFromRecords(absl::Span<const RunTrace> runs,
   cluster.name = one.host.cpu_model;
   cluster.devices_per_node =
       which.devices_per_node > 0 ? which.devices_per_node : MostOnAHost(runs);
+  cluster.device.is_cpu = RanOnCpu(one);
   cluster.device.memory_bytes = static_cast<double>(one.host.memory_bytes) /
                                 static_cast<double>(cluster.devices_per_node);
   ASSIGN_OR_RETURN(

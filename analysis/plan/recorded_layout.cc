@@ -14,13 +14,34 @@ namespace {
 // A schedule lists all of them, so a record may not claim any number.
 constexpr double kMostMicroBatches = 1 << 16;
 
+// What the other trainers do is none of the planner's layouts.
+absl::Status CheckBinary(const RunRecord& run) {
+  for (const char* planned :
+       {"single", "ddp", "fsdp", "hybrid", "pipeline", "tensor_parallel"}) {
+    if (run.binary == planned) return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat(run.binary, " is not planned"));
+}
+
 // Values of flags that the planner's layouts have; "" is a trainer without it.
 absl::Status CheckFlags(const RunRecord& run) {
   constexpr std::pair<const char*, const char*> planned[] = {
-      {"context", "ring"},  {"split", "flops"},  {"prefetch", "1"},
-      {"units", "block"},   {"tp_overlap", "1"}, {"dropout", "0"},
-      {"shard_ranks", "0"}, {"optimizer", ""},   {"mesh_order", "pp,dp,cp,tp"},
-      {"param_dtype", ""}};
+      {"context", "ring"},
+      {"split", "flops"},
+      {"prefetch", "1"},
+      {"units", "block"},
+      {"tp_overlap", "1"},
+      {"dropout", "0"},
+      {"shard_ranks", "0"},
+      {"optimizer", ""},
+      {"mesh_order", "pp,dp,cp,tp"},
+      {"param_dtype", ""},
+      {"comm_hook", "none"},
+      {"all_reduce", "flat"},
+      {"offload_optimizer", "false"},
+      {"reduce_every_microbatch", "false"},
+      {"local_steps", "1"}};
   for (const auto& [name, value] : planned) {
     const std::string recorded = FlagOf(run, name);
     if (recorded.empty() || recorded == value) continue;
@@ -56,7 +77,12 @@ absl::StatusOr<Model> ModelOf(const RunRecord& run) {
       model.ForwardFlops()));
 }
 
+bool RanOnCpu(const RunRecord& run) {
+  return !run.devices.empty() && run.devices.front() == "cpu";
+}
+
 absl::StatusOr<Layout> LayoutOf(const RunRecord& run, int64_t global_batch) {
+  RETURN_IF_ERROR(CheckBinary(run));
   RETURN_IF_ERROR(CheckFlags(run));
   Layout layout;
   layout.pp = AxisSize(run, "pp");

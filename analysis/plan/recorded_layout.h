@@ -15,8 +15,12 @@ namespace rankwise::plan {
 // flags do not give the operations that were recorded.
 absl::StatusOr<Model> ModelOf(const RunRecord& run);
 
+// Whether the rank's device was the CPU.
+bool RanOnCpu(const RunRecord& run);
+
 // By the run's mesh and flags, for `global_batch` examples a step.
-// FailedPrecondition names the flag whose value is not planned.
+// FailedPrecondition names the trainer, or the flag whose value, that is not
+// planned.
 absl::StatusOr<Layout> LayoutOf(const RunRecord& run, int64_t global_batch);
 
 }  // namespace rankwise::plan

@@ -44,14 +44,16 @@ absl::StatusOr<Setting> SettingOf(const Cell& cell,
                                   const ScoreConfig& config) {
   Setting setting;
   ASSIGN_OR_RETURN(setting.model, ModelOf(cell.run));
-  ASSIGN_OR_RETURN(setting.engine, OwnEngine(FlagOf(cell.run, "precision")));
+  ASSIGN_OR_RETURN(setting.engine, OwnEngine(FlagOf(cell.run, "precision"),
+                                             RanOnCpu(cell.run)));
   ASSIGN_OR_RETURN(
       setting.cluster,
       ClusterFromRecords(
           runs, {.ranks = cell.run.world_size,
                  .most_exchanging_ranks = config.fit_up_to,
                  .devices_per_node =
-                     (cell.run.world_size + cell.hosts - 1) / cell.hosts}));
+                     (cell.run.world_size + cell.hosts - 1) / cell.hosts,
+                 .throughput = config.throughput}));
   return setting;
 }
 
@@ -268,7 +270,8 @@ std::string RegretText(const PlanScore& score) {
 absl::StatusOr<PlanScore> ScorePlans(absl::Span<const RunTrace> runs,
                                      const ScoreConfig& config) {
   RETURN_IF_ERROR(
-      ClusterFromRecords(runs, {.most_exchanging_ranks = config.fit_up_to})
+      ClusterFromRecords(runs, {.most_exchanging_ranks = config.fit_up_to,
+                                .throughput = config.throughput})
           .status());
   PlanScore score;
   std::vector<PlannedCell> cells = PlanCells(runs, config, &score.left_out);

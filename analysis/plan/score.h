@@ -63,7 +63,7 @@ struct ScoreConfig {
   // are scored.
   int64_t fit_up_to = 0;
   double memory_bytes = 0;           // of a rank, for the choice; 0: no limit
-  ThroughputConfig throughput = {};  // of what is scored
+  ThroughputConfig throughput = {};  // of the runs fitted or scored
 };
 
 // A layout's interval is as wide as the errors of the others are large, among

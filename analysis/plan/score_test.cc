@@ -7,6 +7,7 @@
 #include <cmath>
 #include <random>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -215,6 +216,46 @@ TEST(PlanScore, SaysWhatTheWrongChoiceCosts) {
   EXPECT_DOUBLE_EQ(tight->median_regret, 0);
 }
 
+TEST(PlanScore, FitsTheStepsThatItScores) {
+  std::vector<RunTrace> runs = {Recorded({.micro_batch = 8}, 1, 0),
+                                Recorded({.dp = 2, .micro_batch = 8}, 1, 0),
+                                BenchRun()};
+  for (RankTrace& rank : runs[0].ranks) {
+    for (StepRecord& step : rank.steps) {
+      if (step.step <= 15) step.step_seconds *= 10;
+    }
+  }
+  const auto score = ScorePlans(runs, {.throughput = {.warmup_steps = 15}});
+  ASSERT_TRUE(score.ok()) << score.status();
+  EXPECT_NEAR(score->median_absolute_error, 0, 0.01);
+  EXPECT_THAT(std::string(ScorePlans(runs, {.throughput = {.warmup_steps = 18}})
+                              .status()
+                              .message()),
+              HasSubstr("20 steps leave 2 after 18 of warm-up"));
+}
+
+TEST(PlanScore, NormsKeepFp32CopiesOnGpusOnly) {
+  const auto activations = [](const char* device) {
+    std::vector<RunTrace> runs = {
+        Recorded({.micro_batch = 8}, 1, 0),
+        Recorded({.dp = 2, .zero = 3, .micro_batch = 8}, 1, 0), BenchRun()};
+    for (RunTrace& run : runs) {
+      for (RankTrace& rank : run.ranks) {
+        rank.run.devices = {device};
+        rank.run.flags["precision"] = "bf16";
+      }
+    }
+    const auto score = ScorePlans(runs, {});
+    EXPECT_TRUE(score.ok()) << score.status();
+    return score->layouts[0].step.memory.activations;
+  };
+  const Model nano = *NamedModel("nano");
+  // Two bytes more of each block's two norms and of the last one.
+  const double copies = 2 * static_cast<double>(8 * nano.sequence) *
+                        static_cast<double>((2 * nano.blocks + 1) * nano.width);
+  EXPECT_GT(activations("cuda:0"), activations("cpu") + 0.9 * copies);
+}
+
 TEST(PlanScore, SaysWhatCannotBeScored) {
   RunTrace run = Recorded({.micro_batch = 8}, 1, 0);
   EXPECT_THAT(std::string(ScorePlans({run, BenchRun()}, {}).status().message()),
@@ -232,6 +273,32 @@ TEST(PlanScore, SaysWhatCannotBeScored) {
   record.flags["model"] = "mlp";
   EXPECT_THAT(std::string(ModelOf(record).status().message()),
               HasSubstr("--model=mlp is not planned"));
+}
+
+TEST(PlanScore, PlansOnlyWhatItsLayoutsDo) {
+  RunRecord run = Recorded({.dp = 2, .micro_batch = 8}, 1, 0).ranks[0].run;
+  EXPECT_TRUE(LayoutOf(run, 16).ok());
+  for (const char* binary :
+       {"data_parallel", "parameter_server", "model_parallel"}) {
+    RunRecord other = run;
+    other.binary = binary;
+    EXPECT_EQ(LayoutOf(other, 16).status().message(),
+              absl::StrCat(binary, " is not planned"));
+  }
+  const std::tuple<const char*, const char*, const char*> flags[] = {
+      {"comm_hook", "none", "bf16"},
+      {"all_reduce", "flat", "hierarchical"},
+      {"offload_optimizer", "false", "true"},
+      {"reduce_every_microbatch", "false", "true"},
+      {"local_steps", "1", "4"}};
+  for (const auto& [name, planned, other] : flags) {
+    run.flags[name] = planned;
+    EXPECT_TRUE(LayoutOf(run, 16).ok()) << name;
+    run.flags[name] = other;
+    EXPECT_EQ(LayoutOf(run, 16).status().message(),
+              absl::StrCat("--", name, "=", other, " is not planned"));
+    run.flags.erase(name);
+  }
 }
 
 }  // namespace

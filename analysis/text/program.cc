@@ -4,7 +4,6 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
-#include <sstream>
 #include <system_error>
 #include <utility>
 
@@ -76,9 +75,14 @@ absl::StatusOr<std::string> ReadFileOfFlag(const std::string& path) {
     return absl::InvalidArgumentError("is a folder, not a file");
   errno = 0;
   std::ifstream file(path);
-  std::ostringstream text;
-  if (file) text << file.rdbuf();
-  if (file && !text.bad()) return text.str();
+  std::string text;
+  // operator<< of the buffer would set failbit for a failing read and for an
+  // empty file alike.
+  for (char part[4096]; file.good();) {
+    file.read(part, sizeof(part));
+    text.append(part, static_cast<size_t>(file.gcount()));
+  }
+  if (file.eof()) return text;
   return absl::ErrnoToStatus(errno == 0 ? EIO : errno, "cannot be read");
 }
 

@@ -46,9 +46,16 @@ TEST(ReadFileOfFlag, GivesTheContentOrSaysWhyNot) {
   EXPECT_EQ(*ReadFileOfFlag(path), "two\nlines\n");
   std::ofstream(path).flush();
   EXPECT_EQ(*ReadFileOfFlag(path), "");
+  std::string large(100'000, '\0');
+  large.back() = 'x';
+  std::ofstream(path) << large;
+  EXPECT_EQ(*ReadFileOfFlag(path), large);
   EXPECT_TRUE(absl::IsNotFound(ReadFileOfFlag(path + ".none").status()));
   EXPECT_EQ(ReadFileOfFlag("/dev").status().message(),
             "is a folder, not a file");
+  // It opens, but its first page cannot be read.
+  EXPECT_THAT(std::string(ReadFileOfFlag("/proc/self/mem").status().message()),
+              testing::HasSubstr("cannot be read"));
 }
 
 TEST(Complain, BadUsageIsNotAFailure) {
