@@ -148,13 +148,23 @@ std::string MemoryLine(const Answer& answer) {
 // What the column of MFU is a share of; "" where no cell has one.
 std::string MfuLine(const Answer& answer) {
   std::set<std::string> peaks;
+  double most = 0;
   for (const ScalingRow& row : answer.rows) {
-    if (std::isnan(ModelFlopsUtilization(*row.cell))) continue;
+    const double mfu = ModelFlopsUtilization(*row.cell);
+    if (std::isnan(mfu)) continue;
     peaks.insert(PeakText(*row.cell));
+    most = std::max(most, mfu);
   }
   if (peaks.empty()) return "";
-  return absl::StrCat("MFU: 3 x the model's forward operations, of ",
-                      absl::StrJoin(peaks, " or "), " of every device.\n");
+  return absl::StrCat(
+      "MFU: 3 x the model's forward operations, of ",
+      absl::StrJoin(peaks, " or "), " of every device.",
+      most > 1
+          ? " Above 100 %, this peak is too low: if it was measured, other "
+            "programs ran then. Delete ~/.cache/rankwise/peak-*.json and "
+            "record again, or pass --peak_tflops."
+          : "",
+      "\n");
 }
 
 std::string ScalingTable(const Answer& answer) {

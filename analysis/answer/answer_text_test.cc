@@ -85,8 +85,13 @@ TEST(AnswerText, ShowsMfuWhereAPeakIsStated) {
   EXPECT_THAT(text, HasSubstr("[80.0, 80.0]        10.0 %      5.0 %  15.4 %"));
   EXPECT_THAT(text, HasSubstr("MFU: 3 x the model's forward operations, of the "
                               "stated 1000 TFLOPS of every device.\n"));
+  EXPECT_THAT(text, Not(HasSubstr("this peak is too low")));
   // The base states no peak to compare with.
   EXPECT_THAT(text, Not(HasSubstr("Of what the hardware can do")));
+  for (RunTrace& run : runs) {
+    for (RankTrace& rank : run.ranks) rank.run.flags["peak_tflops"] = "100";
+  }
+  EXPECT_THAT(TextOf(runs), HasSubstr("Above 100 %, this peak is too low"));
 }
 
 TEST(AnswerText, SaysHowFarTheBaseAndTheRanksAreFromTheHardware) {

@@ -52,8 +52,10 @@ class FileLock {
   int file_;
 };
 
-constexpr int kMostDisturbed = 5;
-constexpr std::chrono::minutes kDisturbedIsGoodFor(1);
+// Disturbed measurements are repeated after a minute, so many in a row only
+// after an hour: the machine may be always busy, or have been busy this once.
+constexpr int kManyDisturbed = 5;
+constexpr std::chrono::minutes kDisturbedIsGoodFor(1), kManyAreGoodFor(60);
 
 // What a file has.
 struct KeptPeak {
@@ -76,18 +78,17 @@ std::optional<KeptPeak> ReadKept(const std::string& path, const PeakKey& key) {
   const KeptPeak kept = {
       {NumberOf(file, "flops_per_second"), NumberOf(file, "bytes_per_second")},
       static_cast<int>(std::clamp(NumberOf(file, "disturbed_measurements"), 0.0,
-                                  static_cast<double>(kMostDisturbed)))};
+                                  static_cast<double>(kManyDisturbed)))};
   if (!IsRate(kept.peak.flops_per_second) ||
       !IsRate(kept.peak.bytes_per_second))
     return std::nullopt;
   return kept;
 }
 
-bool IsOld(const std::string& path) {
+bool IsOlderThan(std::chrono::minutes age, const std::string& path) {
   std::error_code error;
   const auto written = std::filesystem::last_write_time(path, error);
-  return error || std::filesystem::file_time_type::clock::now() - written >
-                      kDisturbedIsGoodFor;
+  return error || std::filesystem::file_time_type::clock::now() - written > age;
 }
 
 }  // namespace
@@ -100,8 +101,10 @@ std::optional<DevicePeak> ReadPeak(const std::string& path,
                                    const PeakKey& key) {
   const auto kept = ReadKept(path, key);
   if (!kept.has_value()) return std::nullopt;
-  const bool final = kept->disturbed == 0 || kept->disturbed >= kMostDisturbed;
-  return final || !IsOld(path) ? std::optional(kept->peak) : std::nullopt;
+  const auto good_for =
+      kept->disturbed < kManyDisturbed ? kDisturbedIsGoodFor : kManyAreGoodFor;
+  if (kept->disturbed > 0 && IsOlderThan(good_for, path)) return std::nullopt;
+  return kept->peak;
 }
 
 absl::Status WritePeak(const std::string& path, const PeakKey& key,

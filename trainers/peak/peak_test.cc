@@ -68,10 +68,10 @@ TEST(PeakOnce, ADamagedFileIsMeasuredAgain) {
   }
 }
 
-void MakeOld(const std::string& path) {
+void MakeOld(const std::string& path,
+             std::chrono::minutes age = std::chrono::minutes(2)) {
   std::filesystem::last_write_time(
-      path,
-      std::filesystem::file_time_type::clock::now() - std::chrono::minutes(2));
+      path, std::filesystem::file_time_type::clock::now() - age);
 }
 
 TEST(PeakOnce, ADisturbedOneIsMeasuredAgainLaterAndTheLargerRatesAreKept) {
@@ -89,13 +89,17 @@ TEST(PeakOnce, ADisturbedOneIsMeasuredAgainLaterAndTheLargerRatesAreKept) {
   EXPECT_EQ(measure.times, 3);
 }
 
-TEST(PeakOnce, FiveDisturbedOnesHaveToDo) {
+TEST(PeakOnce, FiveDisturbedOnesHaveToDoForAnHour) {
   Measure measure{PeakPath(NewFolder(), kKey), {{1e11, 2e10}, true}};
   for (int i = 0; i < 7; ++i) {
     ExpectPeak(measure.Once(), 1e11, 2e10);
     MakeOld(measure.path);
   }
   EXPECT_EQ(measure.times, 5);
+  MakeOld(measure.path, std::chrono::minutes(61));
+  measure.measured = {{2e11, 3e10}, false};
+  ExpectPeak(measure.Once(), 2e11, 3e10);
+  EXPECT_EQ(measure.times, 6);
 }
 
 TEST(PeakOnce, OtherUsesHaveOtherFiles) {
