@@ -86,14 +86,21 @@ Cluster ClusterOf(const Json& json) {
   return cluster;
 }
 
+bool IsClusterFile(const Json& json) {
+  if (!json.is_object()) return false;
+  const auto format = json.find("format"), version = json.find("version");
+  return format != json.end() && format->is_string() &&
+         format->get_ref<const std::string&>() == kFormat &&
+         version != json.end() && version->is_number() &&
+         version->get<double>() == kVersion;
+}
+
 }  // namespace
 
 absl::StatusOr<Cluster> ClusterFromJson(absl::string_view text) {
   const Json json = Json::parse(text.begin(), text.end(), nullptr,
                                 /*allow_exceptions=*/false);
-  const auto format = json.find("format"), version = json.find("version");
-  if (!json.is_object() || format == json.end() || *format != kFormat ||
-      version == json.end() || *version != kVersion) {
+  if (!IsClusterFile(json)) {
     return absl::InvalidArgumentError(absl::StrCat(
         "not a cluster's file: expected a JSON object with "
         "\"format\": \"",
