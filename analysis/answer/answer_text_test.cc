@@ -117,6 +117,9 @@ TEST(AnswerText, SaysHowFarTheBaseAndTheRanksAreFromTheHardware) {
                 "devices."));
   state_peak("single", "500");  // shares of two peaks are not comparable
   EXPECT_THAT(TextOf(runs), Not(HasSubstr("Of what the hardware can do")));
+  state_peak("single", "100");  // 192 %
+  state_peak("ddp", "100");
+  EXPECT_THAT(TextOf(runs), Not(HasSubstr("Of what the hardware can do")));
 }
 
 TEST(AnswerText, ComparesWithTheBestPeakThatRunsOfOneHostMeasured) {

@@ -89,11 +89,11 @@ std::string ScalingText(Scaling scaling) {
 // How far the base and the cell are from the hardware: efficiency alone
 // flatters a slow base. "" where their MFU, or a peak that both share, is not
 // known: cells of one device share a measured peak (Cell::peak_tflops), but
-// stated peaks may differ.
+// stated peaks may differ. Nor where one is above 100 %: that peak is wrong.
 std::string HardwareSentence(const ScalingRow& row, Scaling scaling) {
   const double base = ModelFlopsUtilization(*row.base);
   const double cell = ModelFlopsUtilization(*row.cell);
-  if (std::isnan(base) || std::isnan(cell) ||
+  if (std::isnan(base) || std::isnan(cell) || std::max(base, cell) > 1 ||
       row.base->peak_tflops != row.cell->peak_tflops) {
     return "";
   }
@@ -368,8 +368,11 @@ std::string AblationSentence(const Ablation& ablation) {
       saved, ": by the ledger ",
       LessOrMore(ablation.exposed_seconds + ablation.bubble_seconds),
       " waiting and ", LessOrMore(ablation.slowed_seconds),
-      " computing, which explains it but for ",
-      PercentText(std::abs(ablation.disagreement)), ".");
+      " computing, which ",
+      std::abs(ablation.disagreement) > 1
+          ? "does not explain it."
+          : absl::StrCat("explains it but for ",
+                         PercentText(std::abs(ablation.disagreement)), "."));
 }
 
 // "; 80.0 % of them lay in their 95 % interval, which is 0.40 times as wide as
