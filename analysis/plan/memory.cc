@@ -64,6 +64,31 @@ std::vector<StageBytes> BytesOfStages(const std::vector<Stage>& cut,
   return stages;
 }
 
+// PeakBytesOfEach without messages, and much sooner.
+std::vector<double> PeaksWithoutMessages(
+    const Schedule& schedule, const std::vector<StageBytes>& stages) {
+  std::vector<double> peaks;
+  for (const std::vector<Action>& actions : schedule.actions) {
+    double now = 0, most = 0;
+    for (const Action& action : actions) {
+      const StageBytes& stage = stages[action.stage];
+      if (action.kind == ActionKind::kForward) {
+        now += stage.kept;
+        most = std::max(most, now);
+      } else if (action.kind == ActionKind::kWeightGrad) {
+        now -= stage.until_weight_grad;
+      } else {  // B or I
+        most = std::max(most, now + stage.recomputed);
+        now -= stage.kept;
+        if (action.kind == ActionKind::kInputGrad)
+          now += stage.until_weight_grad;
+      }
+    }
+    peaks.push_back(most);
+  }
+  return peaks;
+}
+
 // The numbers of a rank's units, in the order of its layers.
 std::vector<double> UnitsOf(const std::vector<Stage>& stages,
                             const LayerWork& work) {
@@ -158,12 +183,12 @@ std::vector<Memory> RankMemory(const Model& model, const Layout& layout,
                                const Engine& engine, const LayerWork& work,
                                const std::vector<Stage>& cut,
                                const Schedule& schedule) {
-  StepMemory step = {.stages = BytesOfStages(cut, layout, engine, work),
-                     .recompute = layout.recompute == Recompute::kFull};
-  if (!HasCommunication(schedule)) {
-    for (StageBytes& stage : step.stages) stage.input = stage.output = 0;
-  }
-  const std::vector<double> activations = PeakBytesOfEach(schedule, step);
+  const StepMemory step = {.stages = BytesOfStages(cut, layout, engine, work),
+                           .recompute = layout.recompute == Recompute::kFull};
+  const bool sends = schedule.num_ranks() == 1 || HasCommunication(schedule);
+  const std::vector<double> activations =
+      sends ? PeakBytesOfEach(schedule, step)
+            : PeaksWithoutMessages(schedule, step.stages);
   std::vector<Memory> ranks;
   for (int rank = 0; rank < schedule.num_ranks(); ++rank) {
     const std::vector<int> stages = schedule.StagesOf(rank);
