@@ -109,11 +109,19 @@ TEST_P(MemoryTest, IsAsComputedAndAsTheDryRunSays) {
   }
 }
 
+// Another thread frees the buffers of tp's collectives, some of them only after
+// activations were measured: up to 3, of 67.6 KB of vit's 1.3 MB.
+constexpr double kOfTensorParallel = 0.2;
+
 INSTANTIATE_TEST_SUITE_P(
     Layouts, MemoryTest,
     ::testing::Values(
         Layout{"Plain", "single", 1, {}},
-        Layout{"Tensor", "tensor_parallel", 2, {"--sequence_parallel"}},
+        Layout{"Tensor",
+               "tensor_parallel",
+               2,
+               {"--sequence_parallel"},
+               kOfTensorParallel},
         Layout{"ShardedInBf16", "fsdp", 2, {"--precision=bf16"}},
         Layout{"Pipeline", "pipeline", 2, {"--microbatches=4"}},
         Layout{
@@ -123,8 +131,6 @@ INSTANTIATE_TEST_SUITE_P(
                2,
                {"--microbatches=4", "--schedule=zero_bubble_h1"}},
         Layout{"OneProcess", "model_parallel", 1, {"--devices=cpu,cpu"}},
-        // Another thread frees the buffers of tp's collectives, some of them
-        // only after activations were measured: up to 3 of 14 at this size.
         Layout{"PipelineOfTensor",
                "hybrid",
                4,
