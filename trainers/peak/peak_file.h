@@ -22,8 +22,8 @@ using PeakKey = std::map<std::string, std::string>;
 std::string PeakPath(const std::string& folder, const PeakKey& key);
 
 // None where there is no such file, where it is damaged, and where it is of
-// another key; and where all its measurements were disturbed and the last one is
-// older than a minute, after five of them than an hour: then it is time for
+// another key; and where all its measurements were disturbed and the last one
+// is older than a minute, after five of them than an hour: then it is time for
 // another.
 std::optional<DevicePeak> ReadPeak(const std::string& path, const PeakKey& key);
 
