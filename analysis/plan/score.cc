@@ -195,10 +195,6 @@ std::string RanksText(const ScoredLayout& one) {
                        : absl::StrCat(ranks);
 }
 
-std::string NameOf(const ScoredLayout& one) {
-  return absl::StrCat(MeshName(one.layout), ", ", DetailsOf(one.layout));
-}
-
 std::string ErrorSentence(const PlanScore& score) {
   return absl::StrFormat(
       "Median error %s of %s. %s of them lie within their 95 %% interval; "
@@ -227,7 +223,7 @@ std::string LayoutsText(const PlanScore& score) {
         known ? one.step.memory.sum() / one.measured_bytes - 1 : 0;
     if (known) memory.push_back(std::abs(off));
     table.AddRow(
-        {one.model, RanksText(one), NameOf(one),
+        {one.model, RanksText(one), one.Name(),
          MillisecondsText(one.step.seconds),
          absl::StrFormat("[%s, %s]", MillisecondsText(interval.low),
                          MillisecondsText(interval.high)),
@@ -253,8 +249,8 @@ std::string RegretText(const PlanScore& score) {
                    "fastest measured", "batch", "of", "ms", "ms", "regret"},
                   /*left_columns=*/4);
   for (const Regret& one : score.regrets) {
-    table.AddRow({one.choice.model, RanksText(one.choice), NameOf(one.choice),
-                  NameOf(one.best),
+    table.AddRow({one.choice.model, RanksText(one.choice), one.choice.Name(),
+                  one.best.Name(),
                   absl::StrCat(one.choice.layout.global_batch()),
                   absl::StrCat(one.layouts),
                   MillisecondsText(one.choice.measured_seconds),
@@ -266,6 +262,10 @@ std::string RegretText(const PlanScore& score) {
 }
 
 }  // namespace
+
+std::string ScoredLayout::Name() const {
+  return absl::StrCat(MeshName(layout), ", ", DetailsOf(layout));
+}
 
 absl::StatusOr<PlanScore> ScorePlans(absl::Span<const RunTrace> runs,
                                      const ScoreConfig& config) {

@@ -1,7 +1,3 @@
-#include <string>
-
-#include "absl/strings/str_cat.h"
-#include "analysis/plan/layout.h"
 #include "analysis/plan/score.h"
 #include "analysis/report/report.h"
 
@@ -10,14 +6,9 @@ namespace {
 
 using ::nlohmann::json;
 
-std::string NameOf(const plan::ScoredLayout& scored) {
-  return absl::StrCat(plan::MeshName(scored.layout), ", ",
-                      plan::DetailsOf(scored.layout));
-}
-
 json LayoutData(const plan::ScoredLayout& scored) {
   return {{"model", scored.model},
-          {"name", NameOf(scored)},
+          {"name", scored.Name()},
           {"ranks", scored.layout.ranks()},
           {"hosts", scored.hosts},
           {"planned_seconds", scored.step.seconds},
@@ -35,9 +26,9 @@ json ChoiceData(const plan::Regret& regret) {
           {"hosts", regret.choice.hosts},
           {"global_batch", regret.choice.layout.global_batch()},
           {"layouts", regret.layouts},
-          {"choice", NameOf(regret.choice)},
+          {"choice", regret.choice.Name()},
           {"choice_seconds", regret.choice.measured_seconds},
-          {"fastest", NameOf(regret.best)},
+          {"fastest", regret.best.Name()},
           {"fastest_seconds", regret.best.measured_seconds},
           {"regret", regret.Share()}};
 }

@@ -52,8 +52,9 @@ class FileLock {
   int file_;
 };
 
-// Disturbed measurements are repeated after a minute, so many in a row only
-// after an hour: the machine may be always busy, or have been busy this once.
+// A disturbed measurement is repeated after a minute. After this number of them
+// without an undisturbed one, the machine may always be busy, and the next one
+// comes after an hour.
 constexpr int kManyDisturbed = 5;
 constexpr std::chrono::minutes kDisturbedIsGoodFor(1), kManyAreGoodFor(60);
 

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <set>
 #include <tuple>
 #include <utility>
 
@@ -213,27 +212,11 @@ std::vector<int> IssueOrder(const Schedule& schedule) {
   return ranks;
 }
 
-namespace {
-
-// The ranks with stages next to those of `rank`.
-std::set<int> PeersOf(const Schedule& schedule, int rank) {
-  std::set<int> peers;
-  for (int stage = 0; stage + 1 < schedule.num_stages(); ++stage) {
-    const int from = schedule.rank_of_stage[stage];
-    const int to = schedule.rank_of_stage[stage + 1];
-    if (from == rank) peers.insert(to);
-    if (to == rank) peers.insert(from);
-  }
-  peers.erase(rank);
-  return peers;
-}
-
-}  // namespace
-
 SendReleases FindSendReleases(const Schedule& schedule, int rank) {
   const Values values(schedule);
   SendReleases releases;
-  for (const int peer : PeersOf(schedule, rank)) {
+  for (int peer = 0; peer < schedule.num_ranks(); ++peer) {
+    if (peer == rank) continue;
     std::vector<size_t> consumed;  // since the peer's last send to this rank
     for (const Action& action : schedule.actions[peer]) {
       const size_t sent = values.CarriedBy(action);
