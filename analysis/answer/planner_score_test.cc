@@ -38,6 +38,7 @@ RunTrace GptRun(const std::string& binary, int64_t ranks, double seconds,
     rank.run.forward_flops_per_example = flops;
     rank.run.mesh = {{"dp", ranks}};
     rank.run.host.cores = 64;
+    rank.run.backend = "gloo";
     rank.run.flags["model"] = "gpt";
     rank.run.flags["model_size"] = "nano";
     rank.run.flags["precision"] = "fp32";

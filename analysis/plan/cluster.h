@@ -119,6 +119,7 @@ struct RecordedComputing {
   int64_t most_exchanging_ranks = std::numeric_limits<int64_t>::max();
   // That share a host; 0: the most that did in a run.
   int64_t devices_per_node = 0;
+  std::string precision;  // of the runs, as in --precision; empty: any
   ThroughputConfig throughput = {};  // which of their steps count
 };
 
@@ -126,7 +127,7 @@ struct RecordedComputing {
 // of single, ddp and fsdp; the memory's rate, by their optimizer; the host's
 // memory, shared out among its ranks; and communication as comm_bench measured
 // it (docs/plan.md, "From records"). FailedPrecondition with the command that
-// records what is missing.
+// records what is missing, and where both CPUs and GPUs computed.
 absl::StatusOr<Cluster> ClusterFromRecords(absl::Span<const RunTrace> runs,
                                            const RecordedComputing& which = {});
 

@@ -233,6 +233,29 @@ TEST(ClusterFromRecordsTest, NamesTheKindOfDevice) {
   EXPECT_FALSE(ClusterFromRecords(runs)->device.is_cpu);
 }
 
+TEST(ClusterFromRecordsTest, TakesRunsOfOnePrecision) {
+  std::vector<RunTrace> runs = NanoRuns();
+  RunTrace twice_as_fast =
+      NanoRun({.binary = "single", .run_id = "bf16"}, 8, 0.045);
+  twice_as_fast.ranks[0].run.flags["precision"] = "bf16";
+  runs.push_back(twice_as_fast);
+  const auto fp32 = ClusterFromRecords(runs, {.ranks = 1, .precision = "fp32"});
+  ASSERT_TRUE(fp32.ok()) << fp32.status();
+  EXPECT_NEAR(PlannedSeconds(*fp32, 8), 0.09, 1e-9);
+  runs.pop_back();
+  EXPECT_THAT(
+      std::string(
+          ClusterFromRecords(runs, {.precision = "bf16"}).status().message()),
+      HasSubstr("no run of single, ddp or fsdp with --precision=bf16"));
+}
+
+TEST(ClusterFromRecordsTest, RefusesCpusAndGpusInOne) {
+  std::vector<RunTrace> runs = NanoRuns();
+  runs[0].ranks[0].run.devices = {"cuda:0"};
+  EXPECT_THAT(std::string(ClusterFromRecords(runs).status().message()),
+              HasSubstr("some runs are of CPUs and some of GPUs"));
+}
+
 TEST(ClusterFromRecordsTest, MoreRanksShareAHostsMemory) {
   const auto cluster =
       ClusterFromRecords(NanoRuns(), {.ranks = 4, .devices_per_node = 4});

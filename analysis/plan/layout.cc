@@ -66,8 +66,7 @@ absl::StatusOr<Engine> OwnEngine(absl::string_view precision, bool on_cpu) {
   engine.name = "rankwise";
   engine.norms_in_fp32 = !on_cpu;
   if (precision == "bf16") {
-    // Gradients are fp32; autocast reads weights in fp32 and writes 16 bits.
-    engine.accumulate_bytes = 12 + 6;
+    engine.cast_bytes = 4 + 2;  // autocast reads fp32 and writes 16 bits
     return engine;
   }
   if (precision != "fp32") {

@@ -66,9 +66,10 @@ struct Engine {
   // Of a parameter, without ZeRO.
   double parameter_bytes = 4, gradient_bytes = 4, optimizer_bytes = 8;
   double reduced_bytes = 4;  // of a gradient that is summed along dp
-  // Moved by kernels per parameter, in each micro-batch to add up gradients and
-  // to cast weights, and in an update.
-  double accumulate_bytes = 12, update_bytes = 28;
+  // Moved by kernels per parameter: in each micro-batch to add up gradients, to
+  // cast weights, and in an update. Where dp without ZeRO is the only axis,
+  // weights are cast once a step, else in each micro-batch.
+  double accumulate_bytes = 12, cast_bytes = 0, update_bytes = 28;
 };
 
 // This repository's trainers, in fp32 or under bf16 autocast, on GPUs or on a

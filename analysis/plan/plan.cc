@@ -172,7 +172,10 @@ class ClusterSource {
       ASSIGN_OR_RETURN(source.stated_, ClusterFromFile(name));
     } else {
       ASSIGN_OR_RETURN(source.runs_, LoadRecorded(records));
-      ASSIGN_OR_RETURN(const Cluster all, ClusterFromRecords(source.runs_));
+      source.precision_ = absl::GetFlag(FLAGS_precision);
+      ASSIGN_OR_RETURN(
+          const Cluster all,
+          ClusterFromRecords(source.runs_, {.precision = source.precision_}));
       source.deviation_ = RecordedDeviation(source.runs_, all);
     }
     source.devices_ = absl::GetFlag(FLAGS_devices_per_node);
@@ -186,9 +189,10 @@ class ClusterSource {
   absl::StatusOr<Cluster> For(int64_t ranks) const {
     Cluster cluster = stated_;
     if (!runs_.empty()) {
-      ASSIGN_OR_RETURN(
-          cluster, ClusterFromRecords(
-                       runs_, {.ranks = ranks, .devices_per_node = devices_}));
+      ASSIGN_OR_RETURN(cluster,
+                       ClusterFromRecords(runs_, {.ranks = ranks,
+                                                  .devices_per_node = devices_,
+                                                  .precision = precision_}));
       cluster.deviation = deviation_;
     } else if (devices_ > 0) {
       cluster.devices_per_node = devices_;
@@ -202,6 +206,7 @@ class ClusterSource {
   std::vector<RunTrace> runs_;  // empty: `stated_` counts
   double deviation_ = 0;
   int64_t devices_ = 0;
+  std::string precision_;
   double memory_bytes_ = 0;
 };
 

@@ -5,10 +5,12 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "analysis/plan/cluster.h"
 #include "analysis/plan/recorded_layout.h"
 #include "analysis/plan/work.h"
@@ -46,6 +48,8 @@ bool ShowsComputing(const RunRecord& run, const RecordedComputing& which) {
   const bool computes =
       run.binary == "single" || run.binary == "ddp" || run.binary == "fsdp";
   return computes && run.forward_flops_per_example > 0 &&
+         (which.precision.empty() ||
+          FlagOf(run, "precision") == which.precision) &&
          (ExchangesNothing(run) ||
           run.world_size <= which.most_exchanging_ranks);
 }
@@ -261,16 +265,39 @@ double DeviationOf(const std::vector<ComputingSample>& samples,
   return std::sqrt(squares / static_cast<double>(samples.size() - 1));
 }
 
+absl::Status NothingShowsComputing(const std::string& precision) {
+  return absl::FailedPreconditionError(absl::StrCat(
+      "no run of single, ddp or fsdp ",
+      precision.empty() ? ""
+                        : absl::StrCat("with --precision=", precision, " "),
+      "shows what computing takes: record one, bazel run //trainers:ddp -- "
+      "--nproc=2 --model=gpt ",
+      precision.empty() ? "" : absl::StrCat("--precision=", precision, " "),
+      "--record=DIR/ddp.jsonl"));
+}
+
+// One device is fitted to all of them.
+absl::Status CheckKindOfDevice(const SamplesByRanks& samples) {
+  const bool on_cpu = RanOnCpu(*samples.begin()->second.front().run);
+  for (const auto& [ranks, those] : samples) {
+    for (const ComputingSample& sample : those) {
+      if (RanOnCpu(*sample.run) == on_cpu) continue;
+      return absl::FailedPreconditionError(
+          "some runs are of CPUs and some of GPUs: give --records a folder "
+          "with the runs of one kind");
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<Cluster> ClusterFromRecords(absl::Span<const RunTrace> runs,
                                            const RecordedComputing& which) {
-  absl::Status refusal = absl::FailedPreconditionError(
-      "no run of single, ddp or fsdp shows what computing takes: record one, "
-      "bazel run //trainers:ddp -- --nproc=2 --model=gpt "
-      "--record=DIR/ddp.jsonl");
+  absl::Status refusal = NothingShowsComputing(which.precision);
   const SamplesByRanks samples = Collect(runs, which, refusal);
   if (samples.empty()) return refusal;
+  RETURN_IF_ERROR(CheckKindOfDevice(samples));
   auto like = samples.upper_bound(which.ranks);
   if (like != samples.begin()) --like;
   Cluster cluster;

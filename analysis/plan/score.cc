@@ -53,7 +53,14 @@ absl::StatusOr<Setting> SettingOf(const Cell& cell,
                  .most_exchanging_ranks = config.fit_up_to,
                  .devices_per_node =
                      (cell.run.world_size + cell.hosts - 1) / cell.hosts,
+                 .precision = FlagOf(cell.run, "precision"),
                  .throughput = config.throughput}));
+  const std::string& measured = setting.cluster.network.backend;
+  if (measured != cell.run.backend) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("its backend is ", cell.run.backend,
+                     ", and comm_bench measured ", measured));
+  }
   return setting;
 }
 

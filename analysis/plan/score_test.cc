@@ -76,6 +76,7 @@ RunTrace Recorded(const Layout& layout, double times, int repetition,
     rank.run.forward_flops_per_example = truth.setting().model.ForwardFlops();
     rank.run.mesh = {{"pp", layout.pp}, {"dp", layout.dp}, {"tp", layout.tp}};
     rank.run.host.cores = 64;
+    rank.run.backend = "gloo";
     rank.run.flags = {{"model", "gpt"},
                       {"precision", "fp32"},
                       {"model_size", "nano"},
@@ -273,6 +274,38 @@ TEST(PlanScore, SaysWhatCannotBeScored) {
   record.flags["model"] = "mlp";
   EXPECT_THAT(std::string(ModelOf(record).status().message()),
               HasSubstr("--model=mlp is not planned"));
+}
+
+TEST(PlanScore, FitsEachPrecisionByItself) {
+  std::vector<RunTrace> runs = {BenchRun()};
+  for (const char* precision : {"fp32", "bf16"}) {
+    for (const Layout& layout :
+         {Layout{.micro_batch = 8}, Layout{.dp = 2, .micro_batch = 8}}) {
+      // Twice as fast in bf16.
+      runs.push_back(
+          Recorded(layout, precision == std::string("bf16") ? 0.5 : 1, 0));
+      for (RankTrace& rank : runs.back().ranks) {
+        rank.run.run_id += precision;
+        rank.run.flags["precision"] = precision;
+      }
+    }
+  }
+  const auto score = ScorePlans(runs, {});
+  ASSERT_TRUE(score.ok()) << score.status();
+  ASSERT_EQ(score->layouts.size(), 2u);
+  for (const ScoredLayout& one : score->layouts)
+    EXPECT_NEAR(one.Error(), 0, 0.05);
+}
+
+TEST(PlanScore, NeedsTheNetworkOfItsBackend) {
+  RunTrace run = Recorded({.dp = 2, .micro_batch = 8}, 1, 0);
+  for (RankTrace& rank : run.ranks) rank.run.backend = "nccl";
+  EXPECT_THAT(
+      std::string(
+          ScorePlans({BenchRun(), Recorded({.micro_batch = 8}, 1, 0), run}, {})
+              .status()
+              .message()),
+      HasSubstr("its backend is nccl, and comm_bench measured gloo"));
 }
 
 TEST(PlanScore, PlansOnlyWhatItsLayoutsDo) {

@@ -198,6 +198,14 @@ void AddRecompute(Recompute recompute, const AttentionSeconds& attention,
   seconds.cp_backward += seconds.cp_forward;
 }
 
+// What a micro-batch moves per weight of its products, beside them.
+double BytesPerWeight(const Layout& layout, const Engine& engine) {
+  const bool casts_once = layout.is_data_parallel() && layout.zero == 0;
+  const auto casts =
+      casts_once ? 1 / static_cast<double>(layout.micro_batches) : 1.0;
+  return engine.accumulate_bytes + engine.cast_bytes * casts;
+}
+
 Work BlockWork(const Model& model, const Layout& layout, const Engine& engine,
                const Cluster& cluster, CostSide side) {
   const Shape x(model, layout);
@@ -212,7 +220,8 @@ Work BlockWork(const Model& model, const Layout& layout, const Engine& engine,
   work.seconds.input_grad =
       products.Sum() + attention.backward + kernels.Move(elementwise.backward);
   work.seconds.weight_grad =
-      products.Sum() + kernels.Move(engine.accumulate_bytes * work.parameters);
+      products.Sum() +
+      kernels.Move(BytesPerWeight(layout, engine) * work.parameters);
   kernels.AddStarts(kBlockKernels, work.seconds);
   AddTensorExchanges(x, layout, engine, cluster, products, side, work.seconds);
   AddContextExchanges(x, layout, engine, cluster, attention, side,
