@@ -162,7 +162,7 @@ RankRun::RankRun(const Schedule& schedule, PipelineExecutor::Parts& parts,
       transport_(*parts.transports[rank_here]),
       buffers_(parts.buffers[rank_here]),
       actions_(schedule.actions[transport_.rank()]),
-      releases_(FindSendReleases(schedule, transport_.rank())),
+      releases_(schedule),
       device_(transport_.device()),
       options_(options),
       missing_gradients_(schedule.num_stages()) {
@@ -300,10 +300,7 @@ at::Tensor RankRun::Take(size_t value, int stage) {
   const at::Tensor tensor = FromWire(received.mapped().value);
   Wait(std::move(received.mapped()));
   RecordUse(tensor, parts_.streams.HomeOf(stage));
-  const auto arrived = releases_.find(value);
-  if (arrived != releases_.end()) {
-    for (size_t sent : arrived->second) FinishSend(sent);
-  }
+  releases_.VisitArrived(value, [this](size_t sent) { FinishSend(sent); });
   return tensor;
 }
 

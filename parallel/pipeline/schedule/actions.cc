@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <tuple>
+#include <unordered_map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -212,24 +213,29 @@ std::vector<int> IssueOrder(const Schedule& schedule) {
   return ranks;
 }
 
-SendReleases FindSendReleases(const Schedule& schedule, int rank) {
+SendReleases::SendReleases(const Schedule& schedule) {
   const Values values(schedule);
-  SendReleases releases;
-  for (int peer = 0; peer < schedule.num_ranks(); ++peer) {
-    if (peer == rank) continue;
-    std::vector<size_t> consumed;  // since the peer's last send to this rank
-    for (const Action& action : schedule.actions[peer]) {
-      const size_t sent = values.CarriedBy(action);
+  first_.assign(values.count(), Values::kNone);
+  next_.assign(values.count(), Values::kNone);
+  for (const std::vector<Action>& actions : schedule.actions) {
+    // What this rank has used since its last send to the rank that made it.
+    std::unordered_map<int, size_t> used;
+    for (const Action& action : actions) {
       const size_t needed = values.NeededBy(action);
-      if (needed != Values::kNone && values.RankOfMaker(needed) == rank) {
-        consumed.push_back(needed);
-      } else if (IsSend(action.kind) && !consumed.empty() &&
-                 values.RankOfUser(sent) == rank) {
-        releases[sent] = std::exchange(consumed, {});
+      if (needed != Values::kNone && values.CrossesRanks(needed)) {
+        size_t& last =
+            used.try_emplace(values.RankOfMaker(needed), Values::kNone)
+                .first->second;
+        next_[needed] = last;
+        last = needed;
+      } else if (IsSend(action.kind)) {
+        const size_t sent = values.CarriedBy(action);
+        const auto found = used.find(values.RankOfUser(sent));
+        if (found == used.end()) continue;
+        first_[sent] = std::exchange(found->second, Values::kNone);
       }
     }
   }
-  return releases;
 }
 
 }  // namespace rankwise

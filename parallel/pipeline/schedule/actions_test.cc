@@ -79,8 +79,7 @@ TEST(IssueOrderTest, ACircleEndsTheOrderEarly) {
 }
 
 using testing::ElementsAre;
-using testing::Pair;
-using testing::UnorderedElementsAre;
+using testing::IsEmpty;
 constexpr auto kF = ActionKind::kForward;
 constexpr auto kB = ActionKind::kBackward;
 constexpr auto kSendF = ActionKind::kSendForward;
@@ -112,19 +111,33 @@ Schedule TwoRanks() {
   return schedule;
 }
 
-TEST(SendReleaseTest, AGradientVouchesForTheOutputsUsedBeforeIt) {
-  const Schedule schedule = TwoRanks();
-  const Values values(schedule);
-  EXPECT_THAT(FindSendReleases(schedule, 0),
-              UnorderedElementsAre(
-                  Pair(values.CarriedBy({1, 0, kSendB}),
-                       ElementsAre(values.CarriedBy({0, 0, kSendF}))),
-                  Pair(values.CarriedBy({1, 1, kSendB}),
-                       ElementsAre(values.CarriedBy({0, 1, kSendF})))));
+std::vector<size_t> ArrivedOnceReceived(const Schedule& schedule,
+                                        size_t received) {
+  std::vector<size_t> arrived;
+  SendReleases(schedule).VisitArrived(
+      received, [&](size_t sent) { arrived.push_back(sent); });
+  return arrived;
 }
 
-TEST(SendReleaseTest, NothingComesAfterTheUseOfTheLastGradients) {
-  EXPECT_TRUE(FindSendReleases(TwoRanks(), 1).empty());
+TEST(SendReleasesTest, AGradientShowsThatTheOutputsUsedBeforeItArrived) {
+  const Schedule schedule = TwoRanks();
+  const Values values(schedule);
+  for (const int micro_batch : {0, 1}) {
+    EXPECT_THAT(ArrivedOnceReceived(schedule,
+                                    values.CarriedBy({1, micro_batch, kSendB})),
+                ElementsAre(values.CarriedBy({0, micro_batch, kSendF})));
+  }
+}
+
+TEST(SendReleasesTest, NothingComesAfterTheUseOfTheLastGradients) {
+  const Schedule schedule = TwoRanks();
+  const Values values(schedule);
+  for (const int micro_batch : {0, 1}) {
+    EXPECT_THAT(ArrivedOnceReceived(schedule,
+                                    values.CarriedBy({0, micro_batch, kSendF})),
+                IsEmpty());
+  }
+  EXPECT_THAT(ArrivedOnceReceived(schedule, Values::kNone), IsEmpty());
 }
 
 }  // namespace

@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <functional>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -160,15 +159,30 @@ void TimedDryRun(
 // each other in a cycle. Linear except for the sort.
 std::vector<int> IssueOrder(const Schedule& schedule);
 
-// When the buffer of a send is free again: value that `rank` receives -> values
-// that `rank` sent and that have then certainly arrived, since their receiver
-// needed them for an action that comes before the sending of the first in its
-// list. Waiting for these sends does not block, and nobody has to poll the
-// backend: Gloo reports an end only to a wait. Sends whose arrival no received
-// value implies are in no list.
-using SendReleases = std::unordered_map<size_t, std::vector<size_t>>;
+// When the buffers of sends are free again: a value that a rank receives shows
+// that values which it sent have arrived, since their receiver needed them for
+// an action that comes before that send in its list. Waiting for these sends
+// does not block, and nobody has to poll the backend: Gloo reports an end only
+// to a wait. No value shows the arrival of the last ones.
+class SendReleases {
+ public:
+  explicit SendReleases(const Schedule& schedule);
 
-SendReleases FindSendReleases(const Schedule& schedule, int rank);
+  // Calls visit(sent) for each value whose arrival `received`, which crosses
+  // ranks, is the first to show. Nothing for Values::kNone.
+  template <typename Visit>
+  void VisitArrived(size_t received, const Visit& visit) const {
+    if (received == Values::kNone) return;
+    for (size_t sent = first_[received]; sent != Values::kNone;
+         sent = next_[sent])
+      visit(sent);
+  }
+
+ private:
+  // Lists, in arrays, since planners ask for thousands of schedules: the first
+  // value that a received one shows to have arrived, and from each the next.
+  std::vector<size_t> first_, next_;
+};
 
 struct ScheduleShape {
   int num_ranks = 1;          // p

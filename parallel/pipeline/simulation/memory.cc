@@ -3,8 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
-#include <unordered_map>
-#include <utility>
+#include <vector>
 
 namespace rankwise {
 namespace {
@@ -32,62 +31,18 @@ class ReceiveBuffers {
 
 // The values of all ranks, in arrays for speed: a planner asks for thousands of
 // schedules.
-class AllValues {
- public:
-  explicit AllValues(const Schedule& schedule)
-      : numbers(schedule),
-        made_(numbers.count()),
-        first_arrival_(numbers.count(), Values::kNone),
-        next_arrival_(numbers.count(), Values::kNone) {
-    for (const std::vector<Action>& actions : schedule.actions)
-      FindArrivals(actions);
-  }
-
+struct AllValues {
   struct Made {
     double bytes = 0;
     int holders = 0;
   };
 
-  Made& made(size_t value) { return made_[value]; }
-
-  // Calls visit(sent) for every value that is known to have arrived once
-  // `received` has: what FindSendReleases finds, for all ranks at once.
-  template <typename Visit>
-  void VisitArrivals(size_t received, Visit visit) const {
-    if (received == Values::kNone) return;
-    for (size_t sent = first_arrival_[received]; sent != Values::kNone;
-         sent = next_arrival_[sent])
-      visit(sent);
-  }
+  explicit AllValues(const Schedule& schedule)
+      : numbers(schedule), releases(schedule), made(numbers.count()) {}
 
   const Values numbers;
-
- private:
-  // What one rank has used of another's values is known there when its next
-  // message arrives.
-  void FindArrivals(const std::vector<Action>& actions) {
-    std::unordered_map<int, size_t> used;  // the last value, by its rank
-    for (const Action& action : actions) {
-      const size_t needed = numbers.NeededBy(action);
-      if (needed != Values::kNone && numbers.CrossesRanks(needed)) {
-        size_t& last =
-            used.try_emplace(numbers.RankOfMaker(needed), Values::kNone)
-                .first->second;
-        next_arrival_[needed] = last;
-        last = needed;
-      } else if (IsSend(action.kind)) {
-        const size_t sent = numbers.CarriedBy(action);
-        const auto found = used.find(numbers.RankOfUser(sent));
-        if (found == used.end()) continue;
-        first_arrival_[sent] = std::exchange(found->second, Values::kNone);
-      }
-    }
-  }
-
-  std::vector<Made> made_;
-  // Lists: the first value that a message shows to have arrived, and from each
-  // the next.
-  std::vector<size_t> first_arrival_, next_arrival_;
+  const SendReleases releases;
+  std::vector<Made> made;
 };
 
 // One rank's memory, action by action.
@@ -160,19 +115,19 @@ class RankMemory {
 
   void Make(size_t value, double bytes, int holders) {
     if (value == Values::kNone) return;
-    all_.made(value) = {bytes, holders};
+    all_.made[value] = {bytes, holders};
     kept_ += bytes;
   }
 
   void Drop(size_t value) {
     if (value == Values::kNone) return;
-    AllValues::Made& made = all_.made(value);
+    AllValues::Made& made = all_.made[value];
     if (made.holders > 0 && --made.holders == 0) kept_ -= made.bytes;
   }
 
   // `value` has been received, which shows that sent values have arrived.
   void TakeArrivals(size_t value) {
-    all_.VisitArrivals(value, [this](size_t sent) { Drop(sent); });
+    all_.releases.VisitArrived(value, [this](size_t sent) { Drop(sent); });
   }
 
   // Frees a value after its last use.

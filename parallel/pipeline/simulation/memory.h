@@ -31,7 +31,7 @@ struct StepMemory {
 // several ranks of one process in that of IssueOrder. On the rank that receives
 // it, a message takes memory from the moment at which the receive is posted, in
 // a buffer that is kept for later receives, as the executor's are on a CPU; on
-// the rank that sends it, until it is known to have arrived (FindSendReleases).
+// the rank that sends it, until it is known to have arrived (SendReleases).
 // A message between stages of one rank counts once. `schedule` must include
 // communication.
 double PeakBytes(const Schedule& schedule, absl::Span<const int> ranks,
