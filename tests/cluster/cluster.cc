@@ -4,6 +4,7 @@
 
 #include <cstdio>
 #include <filesystem>
+#include <map>
 #include <utility>
 #include <variant>
 
@@ -154,6 +155,15 @@ int64_t HostsOf(const std::string& record) {
     if (const auto* run = std::get_if<RunRecord>(&one)) return run->hosts;
   }
   return 0;
+}
+
+std::map<std::string, int64_t> HostsOfEach(const std::string& study_folder) {
+  std::map<std::string, int64_t> hosts;
+  for (const auto& file : std::filesystem::directory_iterator(study_folder)) {
+    if (file.path().extension() == ".jsonl")
+      hosts[file.path().stem()] = HostsOf(file.path());
+  }
+  return hosts;
 }
 
 void ExpectErrors(const Ranks& ranks, const std::vector<int>& those,

@@ -6,6 +6,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -74,6 +75,16 @@ Ranks StartRanks(const Cluster& cluster, int hosts, int per_host,
 
 // The hosts of the job whose records the file has; 0: it has none.
 int64_t HostsOf(const std::string& record);
+// That of each run of a study: "ddp-x2-batch16-rep1" -> 2.
+std::map<std::string, int64_t> HostsOfEach(const std::string& study_folder);
+
+// Flags of a study that trains a small gpt; the folder of its output follows.
+inline constexpr char kShortStudyOfLayouts[] =
+    "--model=gpt "
+    "--trainer_flags='--depth=2 --width=64 --sequence_length=32' "
+    "--batch_size=32 --microbatches=4 --backend=gloo --repetitions=1 "
+    "--max_steps=7 --warmup_steps=2 --threads=1 --ablations=0 "
+    "--comm_bench=false --report=false --output_dir=";
 
 // Each of `those` ranks of the trainer ddp ends within 20 s with an error that
 // matches `regex`.

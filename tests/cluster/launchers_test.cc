@@ -18,7 +18,9 @@
 namespace rankwise {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Pair;
 
 constexpr int kRanks = 4;
 
@@ -125,6 +127,22 @@ TEST_F(MpirunTest, StartsTheRunsOfAStudy) {
   EXPECT_EQ(study.code, 0) << study.out << study.err;
   EXPECT_EQ(HostsOf(folder + "/ddp-x2-batch16-rep1.jsonl"), 1);
   EXPECT_EQ(HostsOf(folder + "/ddp-x4-batch16-rep1.jsonl"), 2);
+}
+
+TEST_F(MpirunTest, StartsTheLayoutsOfAStudy) {
+  const std::string folder = TemporaryPath("layouts");
+  const Finished study = RunWithMpi(absl::StrCat(
+      "analysis/study/study --hosts=host1,host2 --ranks_per_host=2 "
+      "--world_sizes=4 --layouts=ddp,zero3,tp2xpp2 --schedules=1f1b "
+      "--scaling=strong ",
+      kShortStudyOfLayouts, folder));
+  EXPECT_EQ(study.code, 0) << study.out << study.err;
+  EXPECT_THAT(study.out, HasSubstr("\nWhich layout to use\n  On 4 ranks"));
+  EXPECT_THAT(HostsOfEach(folder),
+              ElementsAre(Pair("ddp-x4-batch8-rep1", 2),
+                          Pair("fsdp-zero3-x4-batch8-rep1", 2),
+                          Pair("hybrid-pp2xtp2-1f1b-x4-batch8x4-rep1", 2),
+                          Pair("single-x1-batch32-rep1", 1)));
 }
 
 // Two ranks: the sum of more depends on the order.

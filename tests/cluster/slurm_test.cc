@@ -16,7 +16,9 @@
 namespace rankwise {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Pair;
 
 constexpr char kSmallGpt[] =
     "--model=gpt --depth=2 --width=64 --sequence_length=32 --train_size=32 "
@@ -44,13 +46,20 @@ class SlurmTest : public ClusterTest {
   // What a short study prints in a batch job with `options` of sbatch.
   std::string RunStudyAsBatchJob(const std::string& options,
                                  const std::string& flags) {
-    const std::string script = TemporaryPath("study.sh");
-    std::ofstream(script)
-        << "#!/bin/bash\n#SBATCH --output=" << script << ".out " << options
-        << "\nanalysis/study/study --model=mlp --repetitions=1 --max_steps=7 "
-           "--warmup_steps=2 --batch_size=16 --threads=1 --ablations=0 "
-           "--comm_bench=false "
-        << flags << "\n";
+    return RunAsBatchJob(
+        options,
+        absl::StrCat("analysis/study/study --model=mlp --repetitions=1 "
+                     "--max_steps=7 --warmup_steps=2 --batch_size=16 "
+                     "--threads=1 --ablations=0 --comm_bench=false ",
+                     flags));
+  }
+
+  std::string RunAsBatchJob(const std::string& options,
+                            const std::string& command) {
+    const std::string script = TemporaryPath("job.sh");
+    std::ofstream(script) << "#!/bin/bash\n#SBATCH --output=" << script
+                          << ".out " << options << "\n"
+                          << command << "\n";
     const Finished batch =
         cluster().Run("host1", absl::StrCat("sbatch --wait ", script));
     const std::string output =
@@ -146,6 +155,21 @@ TEST_F(SlurmTest, AStudyFillsTheNodesOfItsJob) {
                          folder);
   EXPECT_EQ(HostsOf(folder + "/ddp-x2-batch16-rep1.jsonl"), 1);
   EXPECT_EQ(HostsOf(folder + "/ddp-x4-batch16-rep1.jsonl"), 2);
+}
+
+TEST_F(SlurmTest, AStudyOfLayoutsFillsTheNodesOfItsJob) {
+  const std::string folder = TemporaryPath("layouts");
+  const std::string output = RunAsBatchJob(
+      "--nodes=2 --ntasks-per-node=1",
+      absl::StrCat("analysis/study/study --layouts=ddp,tp2,pp2 "
+                   "--world_sizes=2 --schedules=1f1b --scaling=strong ",
+                   kShortStudyOfLayouts, folder));
+  EXPECT_THAT(output, HasSubstr("\nWhich layout to use\n  On 2 ranks"));
+  EXPECT_THAT(HostsOfEach(folder),
+              ElementsAre(Pair("ddp-x2-batch16-rep1", 2),
+                          Pair("pipeline-1f1b-x2-batch8x4-rep1", 2),
+                          Pair("single-x1-batch32-rep1", 1),
+                          Pair("tensor_parallel-x2-batch32-rep1", 2)));
 }
 
 TEST_F(SlurmTest, ACancelledJobLeavesNothing) {
