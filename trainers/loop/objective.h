@@ -25,7 +25,7 @@
 namespace rankwise {
 
 // Not nestable. Weights are cast once per scope; casts that a scope keeps serve
-// those that follow, up to and with one that does not keep them. Kept casts do
+// those that follow, up to and including one that keeps none. Kept casts do
 // not see that a weight changes, and those made without gradients have none.
 class AutocastScope {
  public:

@@ -74,8 +74,9 @@ struct LayerContext {
 // example, but for cast_weights. What two layers share counts in the later one,
 // whose input it is; the batch itself does not count.
 struct KeptForBackward {
-  double values = 0;       // of --precision's type
-  double wide_values = 0;  // fp32 under any precision
+  double values = 0;  // of --precision's type
+  // fp32, but bf16 on a CPU where the parameters are.
+  double wide_values = 0;
   // Outputs of ReluMaxPool, of which each keeps a byte on a CPU, and elsewhere
   // the four values that it is the largest of and where it came from, in 64
   // bits.
