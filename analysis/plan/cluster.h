@@ -119,7 +119,7 @@ struct RecordedComputing {
   int64_t most_exchanging_ranks = std::numeric_limits<int64_t>::max();
   // That share a host; 0: the most that did in a run.
   int64_t devices_per_node = 0;
-  std::string precision;  // of the runs, as in --precision; empty: any
+  std::string precision = {};  // of the runs, as in --precision; empty: any
   ThroughputConfig throughput = {};  // which of their steps count
 };
 

@@ -286,6 +286,7 @@ TEST(PlanScore, FitsEachPrecisionByItself) {
           Recorded(layout, precision == std::string("bf16") ? 0.5 : 1, 0));
       for (RankTrace& rank : runs.back().ranks) {
         rank.run.run_id += precision;
+        rank.run.scaling_hash = precision;
         rank.run.flags["precision"] = precision;
       }
     }
