@@ -204,9 +204,8 @@ absl::StatusOr<SearchResult> Search(StepModel& model,
     ASSIGN_OR_RETURN(const Memory least,
                      model.WithoutMessages(*candidate.layout));
     if (least.sum() > limit) continue;
-    ASSIGN_OR_RETURN(const Memory memory, model.FullestRank(*candidate.layout));
-    if (memory.sum() > limit) continue;
     ASSIGN_OR_RETURN(const Step step, model.Quick(*candidate.layout));
+    if (step.memory.sum() > limit) continue;
     ++result.simulated;
     best.Add({*candidate.layout, step});
   }

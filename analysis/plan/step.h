@@ -129,11 +129,11 @@ class StepModel {
   absl::StatusOr<double> LeastSeconds(const Layout& layout);
   // LeastMemory of any rank.
   absl::StatusOr<double> LeastBytes(const Layout& layout);
-  // Of the fullest rank. Fails as CheckLayout and MakeSchedule do.
-  absl::StatusOr<Memory> FullestRank(const Layout& layout);
-  // The same without the pipeline's messages: less than that, and found sooner.
+  // Of the fullest rank without the pipeline's messages: less than
+  // Step::memory, and found sooner. Fails as CheckLayout and MakeSchedule do,
+  // as the next two.
   absl::StatusOr<Memory> WithoutMessages(const Layout& layout);
-  // Without parts and intervals. Fails as FullestRank does.
+  // Without parts and intervals.
   absl::StatusOr<Step> Quick(const Layout& layout);
   // Everything.
   absl::StatusOr<Step> Predict(const Layout& layout);
@@ -153,6 +153,7 @@ class StepModel {
   const LayerWork& WorkFor(const Layout& layout);
   absl::StatusOr<Timing> Time(const Layout& layout, CostSide side,
                               bool with_link);
+  absl::StatusOr<Memory> FullestRank(const Layout& layout);
   // Without parts and intervals.
   absl::StatusOr<Step> StepOf(const Layout& layout, const Timing& timing);
   absl::StatusOr<StepParts> PartsOf(const Layout& layout, const Timing& timing,

@@ -5,6 +5,7 @@
 #include <map>
 #include <numeric>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -27,6 +28,7 @@ void SortByStart(Timeline& timeline) {
 
 // A value on its way to another rank.
 struct Message {
+  double seconds;  // when it would be sent
   size_t value;
   size_t behind;  // the number of its rank's computations that come before it
 };
@@ -35,16 +37,19 @@ struct Message {
 // equally long, and B twice as long. Any order of this kind, in which each
 // message comes after those that had to be there before it was made, leads to
 // lists that cannot deadlock; this one is near the order in real time.
-std::multimap<double, Message> MessagesInOrder(const Values& values,
-                                               const Timeline& timeline) {
-  std::multimap<double, Message> messages;
+std::vector<Message> MessagesInOrder(const Values& values,
+                                     const Timeline& timeline) {
+  std::vector<Message> messages;
   for (const std::vector<Span>& spans : timeline.ranks) {
     for (size_t i = 0; i < spans.size(); ++i) {
       const size_t value = values.MadeBy(spans[i].action);
       if (value != Values::kNone && values.CrossesRanks(value))
-        messages.insert({spans[i].end_seconds, {value, i + 1}});
+        messages.push_back({spans[i].end_seconds, value, i + 1});
     }
   }
+  std::stable_sort(
+      messages.begin(), messages.end(),
+      [](const Message& a, const Message& b) { return a.seconds < b.seconds; });
   return messages;
 }
 
@@ -203,30 +208,34 @@ absl::StatusOr<Schedule> AddCommunication(const Schedule& compute) {
   ASSIGN_OR_RETURN(const Timeline timeline,
                    Simulate(schedule, {.stages = {StageCosts{}}, .link = {}}));
   const Values values(schedule);
-  // By rank: the communication, keyed by the number of computations before it.
-  std::vector<std::multimap<size_t, Action>> insertions(
+  // By rank: the number of computations before it, and the communication.
+  std::vector<std::vector<std::pair<size_t, Action>>> insertions(
       schedule.actions.size());
   // [rank, peer]: behind how many computations of the rank they last met. A
   // receive goes right behind what its rank last issued with the same peer: no
   // earlier, or the two ranks would issue in different orders.
   std::map<std::pair<int, int>, size_t> last_met;
-  for (const auto& [seconds, message] : MessagesInOrder(values, timeline)) {
+  for (const Message& message : MessagesInOrder(values, timeline)) {
     const int from = values.RankOfMaker(message.value);
     const int to = values.RankOfUser(message.value);
     last_met[{from, to}] = message.behind;
-    insertions[from].emplace(message.behind, values.SendOf(message.value));
-    insertions[to].emplace(last_met[{to, from}],
-                           values.ReceiveOf(message.value));
+    insertions[from].emplace_back(message.behind, values.SendOf(message.value));
+    insertions[to].emplace_back(last_met[{to, from}],
+                                values.ReceiveOf(message.value));
   }
   for (size_t rank = 0; rank < schedule.actions.size(); ++rank) {
-    const std::vector<Action> computations =
-        std::exchange(schedule.actions[rank], {});
+    auto& inserted = insertions[rank];
+    std::stable_sort(
+        inserted.begin(), inserted.end(),
+        [](const auto& a, const auto& b) { return a.first < b.first; });
+    std::vector<Action>& actions = schedule.actions[rank];
+    const std::vector<Action> computations = std::exchange(actions, {});
+    actions.reserve(computations.size() + inserted.size());
+    auto next = inserted.begin();
     for (size_t done = 0; done <= computations.size(); ++done) {
-      const auto [begin, end] = insertions[rank].equal_range(done);
-      for (auto next = begin; next != end; ++next)
-        schedule.actions[rank].push_back(next->second);
-      if (done < computations.size())
-        schedule.actions[rank].push_back(computations[done]);
+      for (; next != inserted.end() && next->first == done; ++next)
+        actions.push_back(next->second);
+      if (done < computations.size()) actions.push_back(computations[done]);
     }
   }
   return schedule;
