@@ -24,6 +24,10 @@ TRAINER_FLAG(kSpeed, double, bucket_cap_mb, 25, "MiB per gradient bucket");
 TRAINER_FLAG(
     kSpeed, double, first_bucket_mb, 1,
     "MiB of the first bucket, small so that communication starts early");
+TRAINER_FLAG(
+    kSpeed, double, last_bucket_mb, 0,
+    "at most so many MiB in a last bucket of its own, whose reduction no "
+    "backward hides; 0: what is left, as in PyTorch");
 TRAINER_FLAG(kLosses, std::string, comm_hook, "none",
              "how gradients travel: none (as they are), fp16, bf16");
 TRAINER_FLAG(
@@ -58,9 +62,9 @@ DdpConfig::CommHook CommHookNamed(const std::string& name) {
 
 // Refuses the flags that --ddp=simple ignores.
 void CheckFlagsOfSimple(FlagChecks& checks) {
-  for (const char* name :
-       {"bucket_cap_mb", "first_bucket_mb", "gradient_as_bucket_view",
-        "find_unused_parameters", "static_graph", "broadcast_buffers"}) {
+  for (const char* name : {"bucket_cap_mb", "first_bucket_mb", "last_bucket_mb",
+                           "gradient_as_bucket_view", "find_unused_parameters",
+                           "static_graph", "broadcast_buffers"}) {
     const absl::CommandLineFlag* flag = absl::FindCommandLineFlag(name);
     if (!DiffersFromDefault(*flag)) continue;
     checks.Complain(absl::StrCat("--", name, "=", flag->CurrentValue(),
@@ -103,6 +107,16 @@ absl::Status CheckDdpFlags() {
     if (value > 0 && value <= 1 << 20) continue;
     checks.Complain(absl::StrCat(
         "--", name, "=", value, ": must be above 0 and at most 1048576 (MiB)"));
+  }
+  const double last = absl::GetFlag(FLAGS_last_bucket_mb);
+  if (!(last >= 0 && last <= 1 << 20)) {
+    checks.Complain(absl::StrCat("--last_bucket_mb=", last,
+                                 ": must be from 0 to 1048576 (MiB)"));
+  }
+  if (last > 0 && absl::GetFlag(FLAGS_find_unused_parameters)) {
+    checks.Complain(
+        "--last_bucket_mb: buckets do not follow the order of the gradients "
+        "with --find_unused_parameters; leave out one of the two");
   }
   return checks.status();
 }
@@ -151,6 +165,8 @@ absl::StatusOr<std::unique_ptr<DataParallelEngine>> MakeEngine(
       MebibytesToBytes(absl::GetFlag(FLAGS_bucket_cap_mb));
   config.first_bucket_bytes =
       MebibytesToBytes(absl::GetFlag(FLAGS_first_bucket_mb));
+  config.last_bucket_bytes =
+      MebibytesToBytes(absl::GetFlag(FLAGS_last_bucket_mb));
   config.gradient_as_bucket_view = absl::GetFlag(FLAGS_gradient_as_bucket_view);
   config.find_unused_parameters = absl::GetFlag(FLAGS_find_unused_parameters);
   config.static_graph = absl::GetFlag(FLAGS_static_graph);

@@ -37,6 +37,7 @@ absl::Status CheckFlags(const RunRecord& run) {
       {"optimizer", ""},
       {"mesh_order", "pp,dp,cp,tp"},
       {"param_dtype", ""},
+      {"last_bucket_mb", "0"},
       {"comm_hook", "none"},
       {"all_reduce", "flat"},
       {"offload_optimizer", "false"},

@@ -320,6 +320,7 @@ TEST(PlanScore, PlansOnlyWhatItsLayoutsDo) {
               absl::StrCat(binary, " is not planned"));
   }
   const std::tuple<const char*, const char*, const char*> flags[] = {
+      {"last_bucket_mb", "0", "1"},
       {"comm_hook", "none", "bf16"},
       {"all_reduce", "flat", "hierarchical"},
       {"offload_optimizer", "false", "true"},

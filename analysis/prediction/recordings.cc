@@ -24,7 +24,7 @@ constexpr const char* kWork[] = {
     "recompute", "clip_grad_norm",  "momentum", "tf32",      "sync_batch_norm"};
 // How ddp communicates: equal in all of its runs.
 constexpr const char* kDdp[] = {
-    "ddp",       "bucket_cap_mb",          "first_bucket_mb",
+    "ddp",       "bucket_cap_mb",          "first_bucket_mb", "last_bucket_mb",
     "comm_hook", "find_unused_parameters", "all_reduce"};
 
 absl::Status Differ(const std::string& what, const RunTrace& a,

@@ -88,6 +88,13 @@ absl::Status CheckConfig(const DdpConfig& config) {
         "skip_communication works neither with find_unused_parameters nor with "
         "a comm_hook");
   }
+  if (config.last_bucket_bytes < 0 ||
+      (config.last_bucket_bytes > 0 && config.find_unused_parameters)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("last_bucket_bytes is ", config.last_bucket_bytes,
+                     ": must not be negative, and 0 with "
+                     "find_unused_parameters"));
+  }
   if (config.bucket_cap_bytes > 0 && config.first_bucket_bytes > 0) {
     return absl::OkStatus();
   }
@@ -223,7 +230,7 @@ void DistributedDataParallel::BeforeForward() {
   const bool recording = config_.static_graph && !graph_recorded_;
   step_syncs_ = sync_ || recording;
   if (step_syncs_) reducer_->prepare_for_forward();
-  reducer_->rebuild_buckets();
+  RebuildBuckets();
   if (buffers_stale_ && config_.broadcast_buffers &&
       !config_.skip_communication) {
     BroadcastFromFirst(ModelBuffers(module_), group_);
@@ -306,19 +313,41 @@ std::vector<int64_t> DistributedDataParallel::bucket_bytes() const {
   return c10d::Logger(reducer_).get_bucket_sizes();
 }
 
-std::string DistributedDataParallel::BucketOrder() {
-  // After the first step PyTorch leaves this to the next forward.
-  reducer_->rebuild_buckets();
+std::vector<std::vector<size_t>> DistributedDataParallel::Buckets() const {
   std::unordered_map<const void*, size_t> numbers;
   for (size_t i = 0; i < parameters_.size(); ++i)
     numbers[parameters_[i].unsafeGetTensorImpl()] = i;
-  std::vector<std::string> buckets;
+  std::vector<std::vector<size_t>> buckets;
   for (const c10d::GradBucket& bucket : reducer_->get_grad_buckets(false)) {
-    std::vector<size_t> those;
+    std::vector<size_t>& those = buckets.emplace_back();
     for (const torch::Tensor& parameter : bucket.getParameters())
       those.push_back(numbers.at(parameter.unsafeGetTensorImpl()));
-    buckets.push_back(absl::StrJoin(those, ","));
   }
+  return buckets;
+}
+
+void DistributedDataParallel::RebuildBuckets() {
+  if (!reducer_->rebuild_buckets() || config_.last_bucket_bytes == 0) return;
+  std::vector<std::vector<size_t>> buckets = Buckets();
+  std::vector<size_t>& last = buckets.back();
+  int64_t bytes = 0;
+  const auto too_many = std::find_if(last.rbegin(), last.rend(), [&](size_t i) {
+    bytes += static_cast<int64_t>(parameters_[i].nbytes());
+    return bytes > config_.last_bucket_bytes;
+  });
+  if (too_many == last.rbegin() || too_many == last.rend()) return;
+  std::vector<size_t> split(too_many.base(), last.end());
+  last.erase(too_many.base(), last.end());
+  buckets.push_back(std::move(split));
+  reducer_->initialize_buckets(std::move(buckets));
+}
+
+std::string DistributedDataParallel::BucketOrder() {
+  // After the first step PyTorch leaves this to the next forward.
+  RebuildBuckets();
+  std::vector<std::string> buckets;
+  for (const std::vector<size_t>& bucket : Buckets())
+    buckets.push_back(absl::StrJoin(bucket, ","));
   return absl::StrJoin(buckets, ";");
 }
 

@@ -37,6 +37,11 @@ struct DdpConfig {
   // The first bucket's, small so that communication starts early. Not above
   // bucket_cap_bytes: the smaller of the two holds.
   int64_t first_bucket_bytes = int64_t{1} << 20;
+  // Above 0: the gradients that are ready last, up to this many bytes, get a
+  // bucket of their own, as no backward is left that its reduction could
+  // overlap. PyTorch has no such bucket. Not with find_unused_parameters, whose
+  // buckets do not follow the order of the gradients.
+  int64_t last_bucket_bytes = 0;
   // p.grad() is a view of its bucket after backward: saves copying reduced
   // gradients back.
   bool gradient_as_bucket_view = true;
@@ -113,6 +118,10 @@ class DistributedDataParallel : public DataParallelEngine {
   absl::Status CheckParameters() const;
   void BuildReducer();
   void RegisterCommHook();
+  // The numbers of the parameters in each bucket.
+  std::vector<std::vector<size_t>> Buckets() const;
+  // In the order in which gradients arrived, once it is known.
+  void RebuildBuckets();
   void CheckReduced(bool communicated);
   std::vector<std::string> MissingGradients() const;
   // Whether the end of this backward is to be marked on the device.

@@ -89,25 +89,54 @@ TEST(DdpTest, ManySmallBuckets) {
   });
 }
 
-TEST(DdpTest, TheFirstBucketIsSmallerThanTheOthers) {
-  OnRanks(2, [](Communicator& comm) {
+// The buckets of eight layers of 1 KiB, in the order of their reduction.
+std::vector<int64_t> BucketsOfEightKib(const DdpConfig& config) {
+  std::vector<int64_t> bytes;
+  OnRanks(2, [&](Communicator& comm) {
     torch::nn::Sequential layers;
     for (int i = 0; i < 8; ++i) {
-      layers->push_back(torch::nn::Linear(
-          torch::nn::LinearOptions(16, 16).bias(false)));  // 1 KiB each
+      layers->push_back(
+          torch::nn::Linear(torch::nn::LinearOptions(16, 16).bias(false)));
     }
-    auto ddp = Make(*layers, comm,
-                    {.bucket_cap_bytes = 3072, .first_bucket_bytes = 1024});
-    for (int step = 0; step < 2; ++step) {
+    auto ddp = Make(*layers, comm, config);
+    for (int step = 0; step < 3; ++step) {
       ddp->BeforeForward();
       torch::Tensor loss = layers->forward(at::ones({2, 16})).sum();
       ddp->BeforeBackward({loss});
       loss.backward();
       ddp->AfterBackward();
     }
-    EXPECT_THAT(ddp->bucket_bytes(),
-                testing::ElementsAre(1024, 3072, 3072, 1024));
+    if (comm.rank() == 0) bytes = ddp->bucket_bytes();
   });
+  return bytes;
+}
+
+TEST(DdpTest, TheFirstBucketIsSmallerThanTheOthers) {
+  EXPECT_THAT(
+      BucketsOfEightKib({.bucket_cap_bytes = 3072, .first_bucket_bytes = 1024}),
+      testing::ElementsAre(1024, 3072, 3072, 1024));
+}
+
+TEST(DdpTest, TheLastBucketIsSmallWhereAskedFor) {
+  const auto with_last = [](int64_t bytes) {
+    return BucketsOfEightKib({.bucket_cap_bytes = 6144,
+                              .first_bucket_bytes = 1024,
+                              .last_bucket_bytes = bytes});
+  };
+  EXPECT_THAT(with_last(0), testing::ElementsAre(1024, 6144, 1024));
+  // Each is one parameter at least.
+  EXPECT_THAT(with_last(512), testing::ElementsAre(1024, 6144, 1024));
+  const auto two_buckets = [](int64_t bytes) {
+    return BucketsOfEightKib({.bucket_cap_bytes = 7168,
+                              .first_bucket_bytes = 1024,
+                              .last_bucket_bytes = bytes});
+  };
+  EXPECT_THAT(two_buckets(0), testing::ElementsAre(1024, 7168));
+  EXPECT_THAT(two_buckets(2500), testing::ElementsAre(1024, 5120, 2048));
+  EXPECT_THAT(two_buckets(512), testing::ElementsAre(1024, 7168));
+  EXPECT_THAT(two_buckets(1 << 20), testing::ElementsAre(1024, 7168));
+  ExpectEqualToAlone(2, {.last_bucket_bytes = 64},
+                     [](int, int) { return true; });
 }
 
 TEST(DdpTest, RefusesBucketsOfNoSize) {
@@ -117,6 +146,13 @@ TEST(DdpTest, RefusesBucketsOfNoSize) {
                     .status()
                     .ToString(),
                 HasSubstr("bucket_cap_bytes is 0"));
+    EXPECT_THAT(
+        Ddp::Create(net, comm.world(),
+                    {.find_unused_parameters = true, .last_bucket_bytes = 64})
+            .status()
+            .ToString(),
+        HasSubstr("last_bucket_bytes is 64: must not be negative, and "
+                  "0 with find_unused_parameters"));
   });
 }
 
