@@ -148,7 +148,7 @@ TEST(DdpTest, RefusesBucketsOfNoSize) {
                 HasSubstr("bucket_cap_bytes is 0"));
     EXPECT_THAT(
         Ddp::Create(net, comm.world(),
-                    {.find_unused_parameters = true, .last_bucket_bytes = 64})
+                    {.last_bucket_bytes = 64, .find_unused_parameters = true})
             .status()
             .ToString(),
         HasSubstr("last_bucket_bytes is 64: must not be negative, and "
