@@ -137,11 +137,11 @@ TEST_F(MpirunTest, StartsTheLayoutsOfAStudy) {
       "--scaling=strong ",
       kShortStudyOfLayouts, folder));
   EXPECT_EQ(study.code, 0) << study.out << study.err;
-  EXPECT_THAT(study.out, HasSubstr("\nWhich layout to use\n  On 4 ranks"));
+  EXPECT_THAT(study.out, HasSubstr("\nhybrid pp2xtp2 1f1b  strong "));
   EXPECT_THAT(HostsOfEach(folder),
               ElementsAre(Pair("ddp-x4-batch8-rep1", 2),
                           Pair("fsdp-zero3-x4-batch8-rep1", 2),
-                          Pair("hybrid-pp2xtp2-1f1b-x4-batch8x4-rep1", 2),
+                          Pair("hybrid-pp2xtp2-1f1b-x4-batch4x8-rep1", 2),
                           Pair("single-x1-batch32-rep1", 1)));
 }
 

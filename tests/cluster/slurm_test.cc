@@ -164,10 +164,10 @@ TEST_F(SlurmTest, AStudyOfLayoutsFillsTheNodesOfItsJob) {
       absl::StrCat("analysis/study/study --layouts=ddp,tp2,pp2 "
                    "--world_sizes=2 --schedules=1f1b --scaling=strong ",
                    kShortStudyOfLayouts, folder));
-  EXPECT_THAT(output, HasSubstr("\nWhich layout to use\n  On 2 ranks"));
+  EXPECT_THAT(output, HasSubstr("\ntensor_parallel  strong "));
   EXPECT_THAT(HostsOfEach(folder),
               ElementsAre(Pair("ddp-x2-batch16-rep1", 2),
-                          Pair("pipeline-1f1b-x2-batch8x4-rep1", 2),
+                          Pair("pipeline-1f1b-x2-batch4x8-rep1", 2),
                           Pair("single-x1-batch32-rep1", 1),
                           Pair("tensor_parallel-x2-batch32-rep1", 2)));
 }
