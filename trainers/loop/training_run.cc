@@ -69,8 +69,9 @@ void TrainingRun::BuildModel(const ModelPlacement& placement) {
                                          &tensor_exposed_, &context_exposed_));
   ToChannelsLast(*model_);
   if (placement.devices.empty()) model_->to(worker_.device);
+  const auto kept = model_->named_children();
   for (size_t layer = 0; layer < placement.devices.size(); ++layer) {
-    auto module = model_->named_children().find(spec_.layers[layer].name);
+    const auto* module = kept.find(spec_.layers[layer].name);
     if (module != nullptr) (*module)->to(placement.devices[layer]);
   }
   objective_ = std::make_unique<Objective>(model_, spec_.loss,
