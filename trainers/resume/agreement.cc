@@ -29,9 +29,8 @@ absl::Status FailureOf(absl::string_view attempted, size_t rank,
 at::Tensor Encode(const absl::Status& status) {
   at::Tensor bytes =
       at::zeros({static_cast<int64_t>(kMessageBytes)}, at::kByte);
-  const absl::string_view message = status.message();
-  std::memcpy(bytes.mutable_data_ptr(), message.data(),
-              std::min(message.size(), kMessageBytes));
+  status.message().copy(static_cast<char*>(bytes.mutable_data_ptr()),
+                        kMessageBytes);
   return bytes;
 }
 
