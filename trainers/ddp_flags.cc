@@ -26,8 +26,8 @@ TRAINER_FLAG(
     "MiB of the first bucket, small so that communication starts early");
 TRAINER_FLAG(
     kSpeed, double, last_bucket_mb, 0,
-    "at most so many MiB in a last bucket of its own, whose reduction no "
-    "backward hides; 0: what is left, as in PyTorch");
+    "MiB of the last bucket, small because no backward hides its reduction; "
+    "0: what is left over, as in PyTorch");
 TRAINER_FLAG(kLosses, std::string, comm_hook, "none",
              "how gradients travel: none (as they are), fp16, bf16");
 TRAINER_FLAG(
@@ -113,7 +113,8 @@ absl::Status CheckDdpFlags() {
     checks.Complain(absl::StrCat("--last_bucket_mb=", last,
                                  ": must be from 0 to 1048576 (MiB)"));
   }
-  if (last > 0 && absl::GetFlag(FLAGS_find_unused_parameters)) {
+  if (last > 0 && absl::GetFlag(FLAGS_find_unused_parameters) &&
+      !absl::GetFlag(FLAGS_static_graph)) {
     checks.Complain(
         "--last_bucket_mb: buckets do not follow the order of the gradients "
         "with --find_unused_parameters; leave out one of the two");

@@ -126,8 +126,9 @@ struct RecordedComputing {
 // From a study's records of gpt: what products and kernels take, by the steps
 // of single, ddp and fsdp; the memory's rate, by their optimizer; the host's
 // memory, shared out among its ranks; and communication as comm_bench measured
-// it (docs/plan.md, "From records"). FailedPrecondition with the command that
-// records what is missing, and where both CPUs and GPUs computed.
+// it (docs/plan.md, "From records"). FailedPrecondition where something is
+// missing, with the command that records it, and where some of the runs ran on
+// CPUs and others on GPUs.
 absl::StatusOr<Cluster> ClusterFromRecords(absl::Span<const RunTrace> runs,
                                            const RecordedComputing& which = {});
 

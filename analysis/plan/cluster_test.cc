@@ -253,7 +253,7 @@ TEST(ClusterFromRecordsTest, RefusesCpusAndGpusInOne) {
   std::vector<RunTrace> runs = NanoRuns();
   runs[0].ranks[0].run.devices = {"cuda:0"};
   EXPECT_THAT(std::string(ClusterFromRecords(runs).status().message()),
-              HasSubstr("some runs are of CPUs and some of GPUs"));
+              HasSubstr("some runs ran on CPUs and some on GPUs"));
 }
 
 TEST(ClusterFromRecordsTest, MoreRanksShareAHostsMemory) {

@@ -176,7 +176,8 @@ class ClusterSource {
       ASSIGN_OR_RETURN(
           const Cluster all,
           ClusterFromRecords(source.runs_, {.precision = source.precision_}));
-      source.deviation_ = RecordedDeviation(source.runs_, all);
+      source.deviation_ =
+          RecordedDeviation(source.runs_, source.precision_, all);
     }
     source.devices_ = absl::GetFlag(FLAGS_devices_per_node);
     RETURN_IF_ERROR(

@@ -273,7 +273,8 @@ absl::Status NothingShowsComputing(const std::string& precision) {
       "shows what computing takes: record one, bazel run //trainers:ddp -- "
       "--nproc=2 --model=gpt ",
       precision.empty() ? "" : absl::StrCat("--precision=", precision, " "),
-      "--record=DIR/ddp.jsonl"));
+      "--record=DIR/ddp.jsonl",
+      precision.empty() ? "" : ", or plan for the --precision of the records"));
 }
 
 // One device is fitted to all of them.
@@ -283,8 +284,8 @@ absl::Status CheckKindOfDevice(const SamplesByRanks& samples) {
     for (const ComputingSample& sample : those) {
       if (RanOnCpu(*sample.run) == on_cpu) continue;
       return absl::FailedPreconditionError(
-          "some runs are of CPUs and some of GPUs: give --records a folder "
-          "with the runs of one kind");
+          "some runs ran on CPUs and some on GPUs: give --records a folder "
+          "with runs on one kind of device");
     }
   }
   return absl::OkStatus();

@@ -76,6 +76,7 @@ absl::StatusOr<PlannedCell> PlanCell(const Cell& cell,
   if (!std::isfinite(scored.step.seconds))
     return absl::FailedPreconditionError("its communication was not measured");
   scored.model = planned.setting.model.name;
+  scored.precision = FlagOf(cell.run, "precision");
   scored.hosts = cell.hosts;
   scored.measured_seconds = Median(cell.Values(&Throughput::step_seconds));
   if (cell.memory.has_value()) {
@@ -112,16 +113,19 @@ std::optional<double> DeviationOf(const std::vector<double>& errors) {
          std::sqrt(squares / count);
 }
 
-// Over the other cells with as many ranks as `cell`, as what is left out of the
-// model grows with the ranks that share cores and links; where these are too
-// few, over all others; else `otherwise`. Without a cell, over all.
-double DeviationFor(const PlannedCell* cell,
+// Over the other cells of `precision` with as many ranks as `cell`, as what is
+// left out of the model grows with the ranks that share cores and links; where
+// these are too few, over all others; else `otherwise`. Without a cell, over
+// all.
+double DeviationFor(const PlannedCell* cell, const std::string& precision,
                     const std::vector<PlannedCell>& cells, int64_t fit_up_to,
                     double otherwise) {
   std::vector<double> all, alike;
   for (const PlannedCell& other : cells) {
     const int64_t ranks = other.scored.layout.ranks();
-    if (&other == cell || (fit_up_to > 0 && ranks > fit_up_to)) continue;
+    if (&other == cell || other.scored.precision != precision ||
+        (fit_up_to > 0 && ranks > fit_up_to))
+      continue;
     all.push_back(other.scored.Error());
     if (cell != nullptr && ranks == cell->scored.layout.ranks())
       alike.push_back(other.scored.Error());
@@ -161,12 +165,13 @@ std::optional<Regret> RegretOf(const std::vector<const ScoredLayout*>& layouts,
 
 std::vector<Regret> RegretsOf(const std::vector<ScoredLayout>& scored,
                               double memory_bytes) {
-  std::map<std::tuple<std::string, int64_t, int64_t, int64_t>,
+  std::map<std::tuple<std::string, std::string, int64_t, int64_t, int64_t>,
            std::vector<const ScoredLayout*>>
       groups;
   for (const ScoredLayout& one : scored) {
     const Layout& layout = one.layout;
-    groups[{one.model, layout.ranks(), one.hosts, layout.global_batch()}]
+    groups[{one.model, one.precision, layout.ranks(), one.hosts,
+            layout.global_batch()}]
         .push_back(&one);
   }
   std::vector<Regret> regrets;
@@ -194,6 +199,10 @@ void Total(PlanScore& score) {
   score.median_regret = regrets.empty()
                             ? std::numeric_limits<double>::quiet_NaN()
                             : Median(regrets);
+}
+
+std::string ModelText(const ScoredLayout& one) {
+  return absl::StrCat(one.model, " ", one.precision);
 }
 
 std::string RanksText(const ScoredLayout& one) {
@@ -230,7 +239,7 @@ std::string LayoutsText(const PlanScore& score) {
         known ? one.step.memory.sum() / one.measured_bytes - 1 : 0;
     if (known) memory.push_back(std::abs(off));
     table.AddRow(
-        {one.model, RanksText(one), one.Name(),
+        {ModelText(one), RanksText(one), one.Name(),
          MillisecondsText(one.step.seconds),
          absl::StrFormat("[%s, %s]", MillisecondsText(interval.low),
                          MillisecondsText(interval.high)),
@@ -256,8 +265,8 @@ std::string RegretText(const PlanScore& score) {
                    "fastest measured", "batch", "of", "ms", "ms", "regret"},
                   /*left_columns=*/4);
   for (const Regret& one : score.regrets) {
-    table.AddRow({one.choice.model, RanksText(one.choice), one.choice.Name(),
-                  one.best.Name(),
+    table.AddRow({ModelText(one.choice), RanksText(one.choice),
+                  one.choice.Name(), one.best.Name(),
                   absl::StrCat(one.choice.layout.global_batch()),
                   absl::StrCat(one.layouts),
                   MillisecondsText(one.choice.measured_seconds),
@@ -284,10 +293,10 @@ absl::StatusOr<PlanScore> ScorePlans(absl::Span<const RunTrace> runs,
   std::vector<PlannedCell> cells = PlanCells(runs, config, &score.left_out);
   for (PlannedCell& cell : cells) {
     if (cell.scored.layout.ranks() <= config.fit_up_to) continue;
-    RETURN_IF_ERROR(
-        AddInterval(DeviationFor(&cell, cells, config.fit_up_to,
-                                 /*otherwise=*/cell.setting.cluster.deviation),
-                    cell));
+    RETURN_IF_ERROR(AddInterval(
+        DeviationFor(&cell, cell.scored.precision, cells, config.fit_up_to,
+                     /*otherwise=*/cell.setting.cluster.deviation),
+        cell));
     score.layouts.push_back(cell.scored);
   }
   if (score.layouts.empty()) {
@@ -302,10 +311,10 @@ absl::StatusOr<PlanScore> ScorePlans(absl::Span<const RunTrace> runs,
 }
 
 double RecordedDeviation(absl::Span<const RunTrace> runs,
-                         const Cluster& cluster) {
+                         const std::string& precision, const Cluster& cluster) {
   std::vector<std::string> left_out;
   const std::vector<PlannedCell> cells = PlanCells(runs, {}, &left_out);
-  return DeviationFor(/*cell=*/nullptr, cells, /*fit_up_to=*/0,
+  return DeviationFor(/*cell=*/nullptr, precision, cells, /*fit_up_to=*/0,
                       /*otherwise=*/cluster.deviation);
 }
 

@@ -20,7 +20,7 @@ namespace rankwise::plan {
 
 // A recorded layout that was not used to fit.
 struct ScoredLayout {
-  std::string model;
+  std::string model, precision;
   Layout layout;
   int64_t hosts = 1;
   Step step;                    // as planned
@@ -36,7 +36,7 @@ struct ScoredLayout {
   }
 };
 
-// The layouts of one model, number of ranks and global batch.
+// The layouts of one model, precision, number of ranks and global batch.
 struct Regret {
   size_t layouts = 0;
   ScoredLayout choice;  // the planner's first
@@ -67,17 +67,17 @@ struct ScoreConfig {
   ThroughputConfig throughput = {};  // of the runs fitted or scored
 };
 
-// A layout's interval is as wide as the errors of the others are large, among
-// those of at most `fit_up_to` ranks where that is given; of fewer than three,
-// as what the fit leaves open. FailedPrecondition where nothing can be fitted
-// or scored.
+// A layout's interval is as wide as the errors of the others of its precision
+// are large, among those of at most `fit_up_to` ranks where that is given; of
+// fewer than three, as what the fit leaves open. FailedPrecondition where
+// nothing can be fitted or scored.
 absl::StatusOr<PlanScore> ScorePlans(absl::Span<const RunTrace> runs,
                                      const ScoreConfig& config);
 
-// Cluster::deviation by what the planner is off by in the recorded layouts; of
-// fewer than three, `cluster`'s own.
+// Cluster::deviation by what the planner is off by in the layouts recorded in
+// `precision`; of fewer than three, `cluster`'s own.
 double RecordedDeviation(absl::Span<const RunTrace> runs,
-                         const Cluster& cluster);
+                         const std::string& precision, const Cluster& cluster);
 
 // The median error, the coverage and width of the intervals and, if there are
 // choices, their median regret, in sentences.

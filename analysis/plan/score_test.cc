@@ -294,6 +294,7 @@ TEST(PlanScore, FitsEachPrecisionByItself) {
   const auto score = ScorePlans(runs, {});
   ASSERT_TRUE(score.ok()) << score.status();
   ASSERT_EQ(score->layouts.size(), 2u);
+  EXPECT_TRUE(score->regrets.empty());
   for (const ScoredLayout& one : score->layouts)
     EXPECT_NEAR(one.Error(), 0, 0.05);
 }

@@ -205,8 +205,8 @@ absl::StatusOr<SearchResult> Search(StepModel& model,
                      model.WithoutMessages(*candidate.layout));
     if (least.sum() > limit) continue;
     ASSIGN_OR_RETURN(const Step step, model.Quick(*candidate.layout));
-    if (step.memory.sum() > limit) continue;
     ++result.simulated;
+    if (step.memory.sum() > limit) continue;
     best.Add({*candidate.layout, step});
   }
   result.best = best.Sorted();

@@ -35,7 +35,7 @@ struct SearchResult {
   std::vector<PlannedLayout> best;
   int64_t layouts = 0;    // that divide the model and the batch
   int64_t fit = 0;        // of these, by what their fullest rank holds at least
-  int64_t simulated = 0;  // the others are slower by LeastSeconds
+  int64_t simulated = 0;  // the others are too slow or too large at the least
 };
 
 // Tries every divisor of the ranks along each axis, tp within a node, which it

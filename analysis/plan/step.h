@@ -129,9 +129,9 @@ class StepModel {
   absl::StatusOr<double> LeastSeconds(const Layout& layout);
   // LeastMemory of any rank.
   absl::StatusOr<double> LeastBytes(const Layout& layout);
-  // Of the fullest rank without the pipeline's messages: less than
-  // Step::memory, and found sooner. Fails as CheckLayout and MakeSchedule do,
-  // as the next two.
+  // Of the fullest rank without the pipeline's messages: at most Step::memory,
+  // and found sooner. This and the next two fail as CheckLayout and
+  // MakeSchedule do.
   absl::StatusOr<Memory> WithoutMessages(const Layout& layout);
   // Without parts and intervals.
   absl::StatusOr<Step> Quick(const Layout& layout);

@@ -198,10 +198,11 @@ void AddRecompute(Recompute recompute, const AttentionSeconds& attention,
   seconds.cp_backward += seconds.cp_forward;
 }
 
-// What a micro-batch moves per weight of its products, beside them.
-double BytesPerWeight(const Layout& layout, const Engine& engine) {
+// Bytes that kernels move per parameter in a micro-batch: to add up its
+// gradient and to cast it.
+double BytesPerParameter(const Layout& layout, const Engine& engine) {
   const bool casts_once = layout.is_data_parallel() && layout.zero == 0;
-  const auto casts =
+  const double casts =
       casts_once ? 1 / static_cast<double>(layout.micro_batches) : 1.0;
   return engine.accumulate_bytes + engine.cast_bytes * casts;
 }
@@ -221,7 +222,7 @@ Work BlockWork(const Model& model, const Layout& layout, const Engine& engine,
       products.Sum() + attention.backward + kernels.Move(elementwise.backward);
   work.seconds.weight_grad =
       products.Sum() +
-      kernels.Move(BytesPerWeight(layout, engine) * work.parameters);
+      kernels.Move(BytesPerParameter(layout, engine) * work.parameters);
   kernels.AddStarts(kBlockKernels, work.seconds);
   AddTensorExchanges(x, layout, engine, cluster, products, side, work.seconds);
   AddContextExchanges(x, layout, engine, cluster, attention, side,

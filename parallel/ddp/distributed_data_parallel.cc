@@ -89,11 +89,12 @@ absl::Status CheckConfig(const DdpConfig& config) {
         "a comm_hook");
   }
   if (config.last_bucket_bytes < 0 ||
-      (config.last_bucket_bytes > 0 && config.find_unused_parameters)) {
+      (config.last_bucket_bytes > 0 && config.find_unused_parameters &&
+       !config.static_graph)) {
     return absl::InvalidArgumentError(
         absl::StrCat("last_bucket_bytes is ", config.last_bucket_bytes,
-                     ": must not be negative, and 0 with "
-                     "find_unused_parameters"));
+                     ": must be at least 0, and must be 0 with "
+                     "find_unused_parameters without static_graph"));
   }
   if (config.bucket_cap_bytes > 0 && config.first_bucket_bytes > 0) {
     return absl::OkStatus();
@@ -314,6 +315,7 @@ std::vector<int64_t> DistributedDataParallel::bucket_bytes() const {
 }
 
 std::vector<std::vector<size_t>> DistributedDataParallel::Buckets() const {
+  if (!split_buckets_.empty()) return split_buckets_;
   std::unordered_map<const void*, size_t> numbers;
   for (size_t i = 0; i < parameters_.size(); ++i)
     numbers[parameters_[i].unsafeGetTensorImpl()] = i;
@@ -339,6 +341,7 @@ void DistributedDataParallel::RebuildBuckets() {
   std::vector<size_t> split(too_many.base(), last.end());
   last.erase(too_many.base(), last.end());
   buckets.push_back(std::move(split));
+  split_buckets_ = buckets;
   reducer_->initialize_buckets(std::move(buckets));
 }
 

@@ -37,10 +37,12 @@ struct DdpConfig {
   // The first bucket's, small so that communication starts early. Not above
   // bucket_cap_bytes: the smaller of the two holds.
   int64_t first_bucket_bytes = int64_t{1} << 20;
-  // Above 0: the gradients that are ready last, up to this many bytes, get a
-  // bucket of their own, as no backward is left that its reduction could
-  // overlap. PyTorch has no such bucket. Not with find_unused_parameters, whose
-  // buckets do not follow the order of the gradients.
+  // Above 0: the last gradients of the last bucket, at most this many bytes,
+  // are split off into a bucket of their own, because no backward is left to
+  // hide its reduction. Nothing is split where the last bucket is no larger
+  // than this, or its last gradient alone is larger. PyTorch has no such
+  // bucket. Not with find_unused_parameters without static_graph, where buckets
+  // do not follow the order of the gradients.
   int64_t last_bucket_bytes = 0;
   // p.grad() is a view of its bucket after backward: saves copying reduced
   // gradients back.
@@ -135,6 +137,9 @@ class DistributedDataParallel : public DataParallelEngine {
   std::vector<torch::Tensor> parameters_;
   std::vector<bool> expect_sparse_;
   std::shared_ptr<c10d::Reducer> reducer_;
+  // Once last_bucket_bytes has split one; the reducer goes on listing the
+  // buckets that it made itself.
+  std::vector<std::vector<size_t>> split_buckets_;
 
   bool sync_ = true;
   bool step_syncs_ = false;      // the backward under way reduces gradients

@@ -124,7 +124,7 @@ TEST(DdpTest, TheLastBucketIsSmallWhereAskedFor) {
                               .last_bucket_bytes = bytes});
   };
   EXPECT_THAT(with_last(0), testing::ElementsAre(1024, 6144, 1024));
-  // Each is one parameter at least.
+  // Parameters are not cut: a last one above the limit is not split off.
   EXPECT_THAT(with_last(512), testing::ElementsAre(1024, 6144, 1024));
   const auto two_buckets = [](int64_t bytes) {
     return BucketsOfEightKib({.bucket_cap_bytes = 7168,
@@ -135,8 +135,21 @@ TEST(DdpTest, TheLastBucketIsSmallWhereAskedFor) {
   EXPECT_THAT(two_buckets(2500), testing::ElementsAre(1024, 5120, 2048));
   EXPECT_THAT(two_buckets(512), testing::ElementsAre(1024, 7168));
   EXPECT_THAT(two_buckets(1 << 20), testing::ElementsAre(1024, 7168));
-  ExpectEqualToAlone(2, {.last_bucket_bytes = 64},
-                     [](int, int) { return true; });
+}
+
+TEST(DdpTest, ASplitBucketTrainsAndIsTakenUpAgain) {
+  const DdpConfig config{.last_bucket_bytes = 384};
+  ExpectEqualToAlone(2, config, [](int, int) { return true; });
+  OnRanks(2, [&](Communicator& comm) {
+    TestNet net;
+    auto ddp = Make(net, comm, config);
+    for (int step = 0; step < 2; ++step)
+      Backward(net, *ddp, BatchOf(step, comm.rank()));
+    ASSERT_EQ(ddp->bucket_bytes().size(), 2);
+    auto resumed = Make(net, comm, config);
+    resumed->UseBucketOrder(ddp->BucketOrder());
+    EXPECT_EQ(resumed->bucket_bytes(), ddp->bucket_bytes());
+  });
 }
 
 TEST(DdpTest, RefusesBucketsOfNoSize) {
@@ -151,8 +164,8 @@ TEST(DdpTest, RefusesBucketsOfNoSize) {
                     {.last_bucket_bytes = 64, .find_unused_parameters = true})
             .status()
             .ToString(),
-        HasSubstr("last_bucket_bytes is 64: must not be negative, and "
-                  "0 with find_unused_parameters"));
+        HasSubstr("last_bucket_bytes is 64: must be at least 0, and must be 0 "
+                  "with find_unused_parameters"));
   });
 }
 

@@ -24,9 +24,10 @@
 
 namespace rankwise {
 
-// Not nestable. Weights are cast once per scope; casts that a scope keeps serve
-// those that follow, up to and including one that keeps none. Kept casts do
-// not see that a weight changes, and those made without gradients have none.
+// Not nestable. Weights are cast once per scope. A scope with `keeps_casts`
+// leaves its casts to the scopes after it; the next scope without it still uses
+// them, and drops them at its end. Kept casts do not follow a change of the
+// weight, and those made without gradients have none.
 class AutocastScope {
  public:
   // Does nothing under kFp32.

@@ -75,7 +75,7 @@ struct LayerContext {
 // whose input it is; the batch itself does not count.
 struct KeptForBackward {
   double values = 0;  // of --precision's type
-  // fp32, but bf16 on a CPU where the parameters are.
+  // fp32 under any precision, except on a CPU with bf16 parameters: bf16.
   double wide_values = 0;
   // Outputs of ReluMaxPool, of which each keeps a byte on a CPU, and elsewhere
   // the four values that it is the largest of and where it came from, in 64

@@ -218,7 +218,8 @@ SendReleases::SendReleases(const Schedule& schedule) {
   first_.assign(values.count(), Values::kNone);
   next_.assign(values.count(), Values::kNone);
   for (const std::vector<Action>& actions : schedule.actions) {
-    // What this rank has used since its last send to the rank that made it.
+    // By the rank that made them: the last of the values that this rank has
+    // used since its last send to that rank; next_ links the earlier ones.
     std::unordered_map<int, size_t> used;
     for (const Action& action : actions) {
       const size_t needed = values.NeededBy(action);

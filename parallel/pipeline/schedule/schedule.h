@@ -159,17 +159,17 @@ void TimedDryRun(
 // each other in a cycle. Linear except for the sort.
 std::vector<int> IssueOrder(const Schedule& schedule);
 
-// When the buffers of sends are free again: a value that a rank receives shows
-// that values which it sent have arrived, since their receiver needed them for
-// an action that comes before that send in its list. Waiting for these sends
-// does not block, and nobody has to poll the backend: Gloo reports an end only
-// to a wait. No value shows the arrival of the last ones.
+// When the buffers of sends are free again. A rank sends a value only after the
+// actions before it in its list, so whoever receives that value knows that what
+// those actions needed has arrived. Waiting for those sends does not block, and
+// nobody has to poll the backend: Gloo reports completion only to a wait.
+// Nothing received later shows that a rank's last sends have arrived.
 class SendReleases {
  public:
   explicit SendReleases(const Schedule& schedule);
 
-  // Calls visit(sent) for each value whose arrival `received`, which crosses
-  // ranks, is the first to show. Nothing for Values::kNone.
+  // Calls visit(sent) for each sent value that is first known to have arrived
+  // once `received` has. Nothing for Values::kNone.
   template <typename Visit>
   void VisitArrived(size_t received, const Visit& visit) const {
     if (received == Values::kNone) return;
@@ -179,8 +179,8 @@ class SendReleases {
   }
 
  private:
-  // Lists, in arrays, since planners ask for thousands of schedules: the first
-  // value that a received one shows to have arrived, and from each the next.
+  // Linked lists in arrays, for speed: a planner makes thousands of schedules.
+  // first_[received] is the head, next_[sent] the value after `sent`.
   std::vector<size_t> first_, next_;
 };
 
