@@ -99,8 +99,10 @@ class RankRun {
 
   // `rank_here`: counted among the ranks of this process. The step starts now.
   // `schedule` and `parts` must outlive the run.
-  RankRun(const Schedule& schedule, PipelineExecutor::Parts& parts,
-          size_t rank_here, const Options& options);
+  RankRun(const Schedule& schedule,
+          std::shared_ptr<const SendReleases> releases,
+          PipelineExecutor::Parts& parts, size_t rank_here,
+          const Options& options);
 
   bool done() const { return next_ == actions_.size(); }
   void Next();
@@ -139,7 +141,7 @@ class RankRun {
   Transport& transport_;
   WireBuffers& buffers_;
   const std::vector<Action>& actions_;
-  const SendReleases releases_;
+  const std::shared_ptr<const SendReleases> releases_;
   const c10::Device device_;
   const Options options_;
 
@@ -154,15 +156,17 @@ class RankRun {
   int activations_ = 0;
 };
 
-RankRun::RankRun(const Schedule& schedule, PipelineExecutor::Parts& parts,
-                 size_t rank_here, const Options& options)
+RankRun::RankRun(const Schedule& schedule,
+                 std::shared_ptr<const SendReleases> releases,
+                 PipelineExecutor::Parts& parts, size_t rank_here,
+                 const Options& options)
     : schedule_(schedule),
       values_(schedule),
       parts_(parts),
       transport_(*parts.transports[rank_here]),
       buffers_(parts.buffers[rank_here]),
       actions_(schedule.actions[transport_.rank()]),
-      releases_(schedule),
+      releases_(std::move(releases)),
       device_(transport_.device()),
       options_(options),
       missing_gradients_(schedule.num_stages()) {
@@ -300,7 +304,7 @@ at::Tensor RankRun::Take(size_t value, int stage) {
   const at::Tensor tensor = FromWire(received.mapped().value);
   Wait(std::move(received.mapped()));
   RecordUse(tensor, parts_.streams.HomeOf(stage));
-  releases_.VisitArrived(value, [this](size_t sent) { FinishSend(sent); });
+  releases_->VisitArrived(value, [this](size_t sent) { FinishSend(sent); });
   return tensor;
 }
 
@@ -322,9 +326,11 @@ std::vector<std::unique_ptr<RankRun>> RunRanks(
     const Schedule& schedule, PipelineExecutor::Parts& parts,
     const RankRun::Options& options) {
   if (parts.group.has_value()) parts.group->Connect(schedule);
+  const auto releases = std::make_shared<const SendReleases>(schedule);
   std::vector<std::unique_ptr<RankRun>> runs;
   for (size_t rank = 0; rank < parts.transports.size(); ++rank)
-    runs.push_back(std::make_unique<RankRun>(schedule, parts, rank, options));
+    runs.push_back(
+        std::make_unique<RankRun>(schedule, releases, parts, rank, options));
   parts.streams.Begin();
   if (runs.size() == 1) {
     while (!runs[0]->done()) runs[0]->Next();
