@@ -49,6 +49,16 @@ double RingSeconds(const NetworkModel& network, double bytes, double shared,
 
 }  // namespace
 
+std::string ShortCoresText(const Cluster& cluster) {
+  return cluster.cores_are_short
+             ? "The ranks of a host have more threads than it has cores: a "
+               "rank "
+               "that others wait for may have no core just then, so that "
+               "layouts "
+               "with tp, cp or pp may take longer than planned.\n"
+             : "";
+}
+
 NetworkModel StatedNetwork(const StatedLinks& links) {
   NetworkModel network;
   network.name = "stated";

@@ -202,6 +202,18 @@ std::vector<RunTrace> NanoRuns() {
           MakeBenchRun(bench)};
 }
 
+TEST(ClusterFromRecordsTest, SaysWhereRanksAreMoreThanCores) {
+  const auto two = ClusterFromRecords(NanoRuns(), {.ranks = 2}),
+             four = ClusterFromRecords(NanoRuns(),
+                                       {.ranks = 4, .devices_per_node = 4}),
+             on_two_hosts = ClusterFromRecords(
+                 NanoRuns(), {.ranks = 4, .devices_per_node = 2});
+  ASSERT_TRUE(two.ok() && four.ok() && on_two_hosts.ok());
+  EXPECT_EQ(ShortCoresText(*two), "");
+  EXPECT_THAT(ShortCoresText(*four), HasSubstr("may have no core"));
+  EXPECT_EQ(ShortCoresText(*on_two_hosts), "");
+}
+
 TEST(ClusterFromRecordsTest, SeparatesKernelsFromWhatTheyCompute) {
   const auto cluster = ClusterFromRecords(NanoRuns(), {.ranks = 1});
   ASSERT_TRUE(cluster.ok()) << cluster.status();

@@ -1,9 +1,8 @@
 #include "analysis/plan/memory.h"
 
 #include <algorithm>
-#include <numeric>
 
-#include "absl/algorithm/container.h"
+#include "analysis/plan/units.h"
 #include "parallel/pipeline/simulation/memory.h"
 
 namespace rankwise::plan {
@@ -15,9 +14,6 @@ constexpr double kWideBytes = 4;  // fp32
 bool HasBf16(const Layout& layout, const Engine& engine) {
   return layout.zero > 0 && engine.value_bytes < kWideBytes;
 }
-
-bool HasEmbedding(const Stage& stage) { return stage.embedding; }
-bool HasHead(const Stage& stage) { return stage.head; }
 
 // Of one micro-batch.
 StageBytes BytesOf(const Stage& stage, bool is_first, bool is_last,
@@ -89,73 +85,25 @@ std::vector<double> PeaksWithoutMessages(
   return peaks;
 }
 
-// The numbers of a rank's units, in the order of its layers.
-std::vector<double> UnitsOf(const std::vector<Stage>& stages,
-                            const LayerWork& work) {
-  std::vector<double> units;
-  for (const Stage& stage : stages) {
-    if (stage.embedding) units.push_back(work.embedding.parameters);
-    units.insert(units.end(), stage.blocks, work.block.parameters);
-    if (stage.head) units.push_back(work.head.parameters);
-  }
-  return units;
-}
-
-constexpr size_t kInFlight = 2;  // reduce-scatters, with --prefetch=1
-
-// Where gradients of `bytes` a number wait for a step's last micro-batch: all
-// of them, of which one unit after the other is copied into the input of its
-// reduce-scatter.
-double WaitingGradients(const std::vector<double>& units, double bytes) {
-  double now = bytes * std::accumulate(units.begin(), units.end(), 0.0);
-  double most = now;
-  for (size_t i = 0; i < units.size(); ++i) {
-    if (i >= kInFlight) now -= kWideBytes * units[i - kInFlight];
-    now += kWideBytes * units[i];
-    most = std::max(most, now);
-    now -= bytes * units[i];
-  }
-  return most;
-}
-
-// The peak of the buffers that docs/memory.md lists. ZeRO 3 has the parameters
-// of two units and of a tied embedding, `tied`.
-double UnshardedBytes(const std::vector<Stage>& stages, double tied,
-                      const Layout& layout, const Engine& engine,
-                      const LayerWork& work) {
+// The peak of the buffers that docs/memory.md lists. Gradients of several
+// micro-batches wait for the last.
+double UnshardedPeak(const Model& model, const Layout& layout,
+                     const Engine& engine, const std::vector<Stage>& stages,
+                     const LayerWork& work) {
   if (layout.zero == 0) return 0;
-  const std::vector<double> units = UnitsOf(stages, work);
-  const double bytes = HasBf16(layout, engine) ? 2 : kWideBytes;
-  std::vector<double> largest = units;
-  std::sort(largest.rbegin(), largest.rend());
-  largest.resize(std::max(largest.size(), kInFlight));
-  const double reduced = kWideBytes * (largest[0] + largest[1]);
-  if (layout.zero == 1) return reduced;
-  const double gathered =
-      layout.zero < 3 ? 0 : bytes * (2 * work.block.parameters + tied);
-  if (layout.is_data_parallel() && layout.micro_batches == 1)
-    return reduced + bytes * largest[0] + gathered;
-  const double all = bytes * std::accumulate(units.begin(), units.end(), 0.0);
-  return std::max(all + gathered, WaitingGradients(units, bytes));
-}
-
-// With the copy of a tied weight whose owner is on another rank.
-double ParametersOf(const Model& model, const Layout& layout,
-                    const LayerWork& work, const std::vector<Stage>& cut,
-                    const std::vector<int>& stages) {
-  double parameters = 0;
-  bool embedding = false, head = false;
-  for (const int stage : stages) {
-    parameters += work.Of(cut[stage]).parameters;
-    embedding = embedding || cut[stage].embedding;
-    head = head || cut[stage].head;
+  UnitMemory memory(UnitSectionsOf(model, layout, stages, work),
+                    UnitOrderOf(layout),
+                    {.zero = layout.zero,
+                     .ranks = static_cast<int>(layout.dp),
+                     .parameter_bytes = HasBf16(layout, engine) ? 2 : 4});
+  if (layout.micro_batches > 1) {
+    memory.Forward();
+    memory.Backward(/*reduces=*/false);
   }
-  if (model.tied_head && head && !embedding) {
-    const auto tp = static_cast<double>(layout.tp);
-    parameters += static_cast<double>(model.vocabulary) *
-                  static_cast<double>(model.width) / tp;
-  }
-  return parameters;
+  memory.Forward();
+  memory.Backward(/*reduces=*/layout.is_data_parallel());
+  if (!layout.is_data_parallel()) memory.Reduce();
+  return static_cast<double>(memory.peak());
 }
 
 }  // namespace
@@ -191,15 +139,11 @@ std::vector<Memory> RankMemory(const Model& model, const Layout& layout,
             : PeaksWithoutMessages(schedule, step.stages);
   std::vector<Memory> ranks;
   for (int rank = 0; rank < schedule.num_ranks(); ++rank) {
-    const std::vector<int> stages = schedule.StagesOf(rank);
-    const double parameters = ParametersOf(model, layout, work, cut, stages);
-    Memory memory = StateMemory(parameters, layout, engine);
     std::vector<Stage> own;
-    for (const int stage : stages) own.push_back(cut[stage]);
-    const bool ties = model.tied_head && absl::c_any_of(own, HasEmbedding) &&
-                      absl::c_any_of(own, HasHead);
-    memory.unsharded = UnshardedBytes(own, ties ? work.embedding.parameters : 0,
-                                      layout, engine, work);
+    for (const int stage : schedule.StagesOf(rank)) own.push_back(cut[stage]);
+    Memory memory =
+        StateMemory(ParametersOf(model, layout, own, work), layout, engine);
+    memory.unsharded = UnshardedPeak(model, layout, engine, own, work);
     memory.activations = activations[static_cast<size_t>(rank)];
     ranks.push_back(memory);
   }
@@ -214,19 +158,20 @@ double LeastMemory(const Model& model, const Layout& layout,
       BytesOfStages(cut, layout, engine, work);
   double most = 0;
   for (size_t rank = 0; rank < p; ++rank) {
-    std::vector<int> stages;
+    std::vector<Stage> own;
     double kept = 0;
     const bool is_v = layout.schedule == "zbv";
     for (size_t chunk = 0; chunk * p < cut.size(); ++chunk) {
       const size_t place = is_v && chunk % 2 == 1 ? p - 1 - rank : rank;
-      stages.push_back(static_cast<int>(chunk * p + place));
-      const StageBytes& stage = bytes[stages.back()];
+      const size_t index = chunk * p + place;
+      own.push_back(cut[index]);
+      const StageBytes& stage = bytes[index];
       const double ends =
           stage.input +
           (layout.recompute == Recompute::kFull ? 0 : stage.output);
       kept = std::max(kept, ends + stage.kept + stage.recomputed);
     }
-    const double parameters = ParametersOf(model, layout, work, cut, stages);
+    const double parameters = ParametersOf(model, layout, own, work);
     most =
         std::max(most, StateMemory(parameters, layout, engine).state() + kept);
   }

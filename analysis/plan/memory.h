@@ -1,4 +1,4 @@
-// What a rank holds, by the formulas of docs/memory.md.
+// What a rank holds (docs/memory.md).
 #ifndef RANKWISE_ANALYSIS_PLAN_MEMORY_H_
 #define RANKWISE_ANALYSIS_PLAN_MEMORY_H_
 

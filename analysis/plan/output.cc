@@ -170,6 +170,7 @@ std::string SearchText(const SearchResult& result, const Setting& setting,
   }
   absl::StrAppend(&text, ". What limits it: ", first.step.limit, ".\n",
                   IntervalsText(first.step), "\n",
+                  ShortCoresText(setting.cluster),
                   CommandOf(setting.model, first.layout, precision), "\n");
   return text;
 }

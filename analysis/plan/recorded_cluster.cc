@@ -223,10 +223,10 @@ int64_t MostOnAHost(absl::Span<const RunTrace> runs) {
   return most;
 }
 
-// Whether `ranks` on a host leave no core of it to what communicates.
-bool SharesCores(const RunRecord& run, int64_t ranks) {
-  return RanOnCpu(run) && run.host.cores > 0 &&
-         ranks * run.threads_per_rank >= run.host.cores;
+// A host's cores but those that `ranks` of it compute on; below 0 where these
+// are more than it has.
+int64_t CoresLeft(const RunRecord& run, int64_t ranks) {
+  return run.host.cores - ranks * run.threads_per_rank;
 }
 
 // What computing keeps of its speed during collectives, as comm_bench measured
@@ -321,12 +321,14 @@ absl::StatusOr<Cluster> ClusterFromRecords(absl::Span<const RunTrace> runs,
   ASSIGN_OR_RETURN(
       cluster.network,
       FitNetwork(runs, nullptr, {.most_ranks = which.most_exchanging_ranks}));
-  const bool shares =
-      cluster.network.backend != "fake" &&
-      SharesCores(one, std::min(which.ranks, cluster.devices_per_node));
+  const bool cores_communicate =
+      RanOnCpu(one) && one.host.cores > 0 && cluster.network.backend != "fake";
+  const int64_t left =
+      CoresLeft(one, std::min(which.ranks, cluster.devices_per_node));
+  cluster.cores_are_short = cores_communicate && left < 0;
   cluster.speed_during_communication =
       MeasuredSpeedDuringCommunication(runs, which.ranks)
-          .value_or(shares ? 0 : 1);
+          .value_or(cores_communicate && left <= 0 ? 0 : 1);
   return cluster;
 }
 

@@ -298,6 +298,8 @@ absl::StatusOr<PlanScore> ScorePlans(absl::Span<const RunTrace> runs,
                      /*otherwise=*/cell.setting.cluster.deviation),
         cell));
     score.layouts.push_back(cell.scored);
+    if (score.short_cores.empty())
+      score.short_cores = ShortCoresText(cell.setting.cluster);
   }
   if (score.layouts.empty()) {
     score.left_out.push_back(absl::StrCat(
@@ -327,6 +329,7 @@ std::string PlanScoreSummary(const PlanScore& score) {
 std::string PlanScoreText(const PlanScore& score) {
   std::string text = LayoutsText(score);
   if (!score.regrets.empty()) absl::StrAppend(&text, RegretText(score));
+  absl::StrAppend(&text, score.short_cores);
   for (const std::string& reason : score.left_out)
     absl::StrAppend(&text, "Not scored: ", reason, ".\n");
   return text;

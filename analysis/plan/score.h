@@ -52,6 +52,7 @@ struct PlanScore {
   std::vector<ScoredLayout> layouts;
   std::vector<Regret> regrets;
   std::vector<std::string> left_out;  // with the reason
+  std::string short_cores;            // ShortCoresText of any of the layouts
   double median_absolute_error = 0;
   double coverage = 0;  // share of the layouts
   double median_relative_width = 0;

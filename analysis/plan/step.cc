@@ -7,8 +7,10 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "analysis/plan/link_run.h"
 #include "analysis/prediction/recordings.h"
 #include "analysis/text/text_table.h"
+#include "parallel/ddp/order/bucket_fill.h"
 #include "parallel/pipeline/simulation/simulate.h"
 #include "third_party/absl/status_macros.h"
 
@@ -16,9 +18,6 @@ namespace rankwise::plan {
 namespace {
 
 constexpr double kNormal95 = 1.96;
-// Of the Reducer: its first bucket, so that communication begins early, and the
-// others.
-constexpr double kFirstBucketBytes = 1 << 20, kBucketBytes = 25 << 20;
 constexpr double kNearlyFull = 0.95;
 constexpr double kLeastLimit = 0.05;  // of the step; below it computing limits
 
@@ -161,42 +160,68 @@ absl::StatusOr<double> StepModel::LeastSeconds(const Layout& layout) {
   if (layout.pp > 1) least /= setting_.cluster.slowdown_by_others;
   if (layout.is_data_parallel() || CutsBackward(layout)) return least;
   // Rank 0 begins first and ends last, with stage 0, whose gradients follow.
-  const double parameters = work.Of((*cut)[0]).parameters;
-  least += UpdateSeconds(layout, parameters);
-  if (GradientRanks(layout) > 1)
-    least += GradientSeconds(layout, parameters, CostSide::kMiddle);
-  return least;
+  return least + UpdateSeconds(layout, work.Of((*cut)[0]).parameters) +
+         ReduceSeconds(layout, (*cut)[0], work, CostSide::kMiddle);
 }
 
+// With ZeRO a reduce-scatter along dp and, of the rank's own rows, an
+// all-reduce along cp.
 double StepModel::GradientSeconds(const Layout& layout, double parameters,
                                   CostSide side) const {
-  const Line line =
-      LineAlong(setting_.cluster, GradientRanks(layout), layout.tp);
-  return CollectiveSeconds(
-      setting_.cluster, layout.zero > 0 ? "reduce_scatter" : "all_reduce",
-      setting_.engine.reduced_bytes * parameters, line, side);
+  const Cluster& cluster = setting_.cluster;
+  const double bytes = setting_.engine.reduced_bytes * parameters;
+  if (layout.zero == 0) {
+    return CollectiveSeconds(
+        cluster, "all_reduce", bytes,
+        LineAlong(cluster, GradientRanks(layout), layout.tp), side);
+  }
+  const Line replicas = LineAlong(cluster, layout.dp, layout.tp * layout.cp);
+  return CollectiveSeconds(cluster, "reduce_scatter", bytes, replicas, side) +
+         CollectiveSeconds(cluster, "all_reduce", bytes / ShardRanks(layout),
+                           LineAlong(cluster, layout.cp, layout.tp), side);
 }
 
-std::vector<UnitSeconds> StepModel::UnitsOf(const Layout& layout,
-                                            const Stage& stage,
-                                            const LayerWork& work,
-                                            CostSide side) const {
+double StepModel::ReduceSeconds(const Layout& layout, const Stage& stage,
+                                const LayerWork& work, CostSide side) const {
+  const Model& model = setting_.model;
+  if (GradientRanks(layout) == 1) return 0;
+  if (layout.zero == 0)
+    return GradientSeconds(layout, ParametersOf(model, layout, {stage}, work),
+                           side);
+  double sum = 0;
+  for (const UnitSeconds& unit : UnitSecondsOf(
+           layout, UnitSectionsOf(model, layout, {stage}, work), side))
+    sum += unit.scatter;
+  return sum;
+}
+
+std::vector<UnitSeconds> StepModel::UnitSecondsOf(const Layout& layout,
+                                                  const UnitSections& units,
+                                                  CostSide side) const {
   const Line line =
       LineAlong(setting_.cluster, layout.dp, layout.tp * layout.cp);
-  std::vector<UnitSeconds> units;
-  const auto add = [&](const Work& layer, int64_t times) {
-    UnitSeconds unit{layer.seconds.Forward(), layer.seconds.Backward()};
-    unit.gather = CollectiveSeconds(
-        setting_.cluster, "all_gather",
-        setting_.engine.value_bytes * layer.parameters, line, side);
-    unit.scatter = GradientSeconds(layout, layer.parameters, side);
-    units.insert(units.end(), times, unit);
-  };
-  if (stage.embedding) add(work.embedding, 1);
-  add(work.block, stage.blocks);
-  if (stage.norm) add(work.norm, 1);
-  if (stage.head) add(work.head, 1);
-  return units;
+  std::vector<UnitSeconds> seconds;
+  double last = -1;  // blocks are alike
+  for (const double parameters : units.parameters) {
+    if (std::exchange(last, parameters) == parameters) {
+      seconds.push_back(seconds.back());
+      continue;
+    }
+    const double bytes = setting_.engine.value_bytes * parameters;
+    seconds.push_back({.gather = CollectiveSeconds(
+                           setting_.cluster, "all_gather", bytes, line, side),
+                       .scatter = GradientSeconds(layout, parameters, side)});
+  }
+  return seconds;
+}
+
+TimedUnits StepModel::UnitsOf(const Layout& layout, const Stage& stage,
+                              const LayerWork& work, CostSide side) const {
+  UnitSections units = UnitSectionsOf(setting_.model, layout, {stage}, work);
+  std::vector<UnitSeconds> seconds = UnitSecondsOf(layout, units, side);
+  return TimedUnits(std::move(units.sections), std::move(seconds),
+                    UnitOrderOf(layout),
+                    setting_.cluster.speed_during_communication);
 }
 
 // One rank's model, whose gradients go along dp while backward runs.
@@ -212,29 +237,44 @@ StepModel::Timing StepModel::TimeDataParallel(const Layout& layout,
                backward = all.seconds.Backward();
   const auto m = static_cast<double>(layout.micro_batches);
   if (layout.zero > 0) {
-    UnitsRun run(UnitsOf(layout, whole, work, side), layout.zero,
-                 setting_.cluster.speed_during_communication);
+    TimedUnits run = UnitsOf(layout, whole, work, side);
     for (int64_t i = 0; i < layout.micro_batches; ++i) {
       run.Forward();
       run.Backward(/*reduces=*/i + 1 == layout.micro_batches);
     }
-    run.Finish();
     timing.seconds = run.now() + timing.update;
     timing.exposed_dp = run.exposed();
     return timing;
   }
   LinkRun run(setting_.cluster.speed_during_communication);
   run.Compute(m * forward + (m - 1) * backward);
-  // Gradients arrive evenly.
-  const double bytes = setting_.engine.reduced_bytes * all.parameters;
-  double done = 0;
-  for (double bucket = kFirstBucketBytes; done < bytes; bucket = kBucketBytes) {
-    bucket = std::min(bucket, bytes - done);
-    done += bucket;
-    run.Compute(backward * bucket / bytes);
+  BucketFill buckets;
+  const double bytes = setting_.engine.reduced_bytes;
+  const auto reduce = [&](int64_t bucket) {
+    if (bucket == 0) return;
     run.Start(
-        GradientSeconds(layout, bucket / setting_.engine.reduced_bytes, side));
+        GradientSeconds(layout, static_cast<double>(bucket) / bytes, side));
+  };
+  // A layer's gradients arrive evenly.
+  const auto arrive = [&](const Work& layer,
+                          const std::vector<double>& tensors) {
+    for (size_t i = tensors.size(); i-- > 0;) {
+      run.Compute(layer.seconds.Backward() * tensors[i] / layer.parameters);
+      reduce(buckets.Add(static_cast<int64_t>(bytes * tensors[i])));
+    }
+  };
+  const Model& model = setting_.model;
+  const double token = TokenWeights(model, layout);
+  if (model.tied_head) {
+    run.Compute(work.head.seconds.Backward());
+  } else {
+    arrive(work.head, {token});
   }
+  arrive(work.norm, std::vector(2, work.norm.parameters / 2));
+  for (int64_t i = 0; i < model.blocks; ++i)
+    arrive(work.block, model.BlockTensors());
+  arrive(work.embedding, {token, work.embedding.parameters - token});
+  reduce(buckets.Take());
   run.WaitForAll();
   timing.seconds = run.now() + timing.update;
   timing.exposed_dp = run.exposed();
@@ -252,14 +292,14 @@ SimulationCosts StepModel::CostsOfStages(const Layout& layout, const Cut& cut,
         CostsOf(work.Of(stage).seconds, work.input_bytes));
     gathers.push_back(0);
     if (layout.zero == 0) continue;
-    UnitsRun run(UnitsOf(layout, stage, work, side), layout.zero,
-                 setting_.cluster.speed_during_communication);
+    TimedUnits run = UnitsOf(layout, stage, work, side);
     run.Forward();
     const double forward = run.exposed();
     if (layout.zero < 3) {
       gathers.back() = forward;
       continue;
     }
+    if (RunsForwardAgain(layout)) run.Forward();
     run.Backward(/*reduces=*/false);
     one.forward_seconds += forward;
     one.backward_seconds += run.exposed() - forward;
@@ -317,9 +357,7 @@ double StepModel::TiedSeconds(const Layout& layout, CostSide side) const {
   if (!model.tied_head || layout.pp == 1 || layout.schedule == "zbv") return 0;
   const Line line =
       LineAlong(cluster, layout.pp, layout.dp * layout.cp * layout.tp);
-  const double numbers = static_cast<double>(model.vocabulary) *
-                         static_cast<double>(model.width) /
-                         static_cast<double>(layout.tp) / ShardRanks(layout);
+  const double numbers = TokenWeights(model, layout) / ShardRanks(layout);
   return CollectiveSeconds(cluster, "all_reduce",
                            engine.reduced_bytes * numbers,
                            {2, line.nodes() > 1 ? 1 : 2}, side);
@@ -378,17 +416,19 @@ absl::StatusOr<StepModel::Timing> StepModel::TimePipeline(const Layout& layout,
   double longest = -1;
   for (int rank = 0; rank < schedule.num_ranks(); ++rank) {
     Work all;
+    std::vector<Stage> own;
     // The gradients of later stages are there first.
     std::vector<int> stages = schedule.StagesOf(rank);
     std::reverse(stages.begin(), stages.end());
     for (const int stage : stages) {
       const Work one = work.Of((*cut)[stage]);
       all += one;
+      own.push_back((*cut)[stage]);
       outside[rank] += gathers[stage];
-      if (GradientRanks(layout) > 1)
-        reduce[rank].push_back(GradientSeconds(layout, one.parameters, side));
+      reduce[rank].push_back(ReduceSeconds(layout, (*cut)[stage], work, side));
     }
-    outside[rank] += UpdateSeconds(layout, all.parameters);
+    outside[rank] +=
+        UpdateSeconds(layout, ParametersOf(setting_.model, layout, own, work));
     if (rank == 0 || rank + 1 == layout.pp)
       outside[rank] += TiedSeconds(layout, side);
     const double busy = all.seconds.Forward() + all.seconds.Backward();

@@ -17,6 +17,7 @@
 #include "analysis/plan/layout.h"
 #include "analysis/plan/memory.h"
 #include "analysis/plan/model.h"
+#include "analysis/plan/units.h"
 #include "analysis/plan/work.h"
 #include "analysis/stats/statistics.h"
 #include "parallel/pipeline/schedule/schedule.h"
@@ -58,61 +59,6 @@ struct Step {
   // The largest part but compute, or memory where that is nearly full: "bubble
   // (12 %)", "memory (97 %)", "compute".
   std::string limit = {};
-};
-
-// One unit of ZeRO and a layer that uses it, of one micro-batch.
-struct UnitSeconds {
-  double forward = 0, backward = 0;
-  double gather = 0, scatter = 0;
-};
-
-// Computing, and next to it calls that follow each other on one link.
-class LinkRun {
- public:
-  // As Cluster::speed_during_communication.
-  explicit LinkRun(double speed_during_communication)
-      : speed_(speed_during_communication) {}
-
-  void Compute(double seconds);
-  // When a call that takes `seconds` ends.
-  double Start(double seconds);
-  void WaitUntil(double seconds) { now_ = std::max(now_, seconds); }
-  void WaitForAll() { WaitUntil(link_free_); }
-
-  double now() const { return now_; }
-  // What all has taken so far, longer than the computing.
-  double exposed() const { return now_ - computed_; }
-
- private:
-  const double speed_;
-  double now_ = 0, link_free_ = 0, computed_ = 0;
-};
-
-// The steps of FullyShardedDataParallel (docs/sharding.md) with --prefetch=1:
-// gathers and reduce-scatters follow each other on one link, next to the
-// computing; at most two reduce-scatters are in flight.
-class UnitsRun {
- public:
-  UnitsRun(std::vector<UnitSeconds> units, int zero,
-           double speed_during_communication = 1);
-
-  void Forward();
-  void Backward(bool reduces);
-  // Waits for the reduce-scatters, and updates.
-  void Finish();
-
-  double now() const { return link_.now(); }
-  double exposed() const { return link_.exposed(); }  // so far
-
- private:
-  void Gather(size_t unit);
-  void Need(size_t unit);
-
-  std::vector<UnitSeconds> units_;
-  const int zero_;
-  LinkRun link_;
-  std::vector<double> there_;     // when gathered; < 0: not
-  std::vector<double> reducing_;  // ends, the oldest first
 };
 
 // Predicts steps. Keeps the cuts and schedules it has made, and is not
@@ -178,8 +124,15 @@ class StepModel {
   double UpdateSeconds(const Layout& layout, double parameters) const;
   double GradientSeconds(const Layout& layout, double parameters,
                          CostSide side) const;
-  std::vector<UnitSeconds> UnitsOf(const Layout& layout, const Stage& stage,
-                                   const LayerWork& work, CostSide side) const;
+  // Of a stage of a pipeline: of all its gradients together, or of one unit
+  // after the other.
+  double ReduceSeconds(const Layout& layout, const Stage& stage,
+                       const LayerWork& work, CostSide side) const;
+  std::vector<UnitSeconds> UnitSecondsOf(const Layout& layout,
+                                         const UnitSections& units,
+                                         CostSide side) const;
+  TimedUnits UnitsOf(const Layout& layout, const Stage& stage,
+                     const LayerWork& work, CostSide side) const;
 
   Setting setting_;
   std::map<int64_t, Cut> cuts_;  // by stages

@@ -219,6 +219,33 @@ TEST(StepTest, ReplicasAllReduceWhileBackwardRuns) {
               free.Predict(layout)->seconds + exposed, 1e-6);
 }
 
+TEST(StepTest, ARingSendsKeysOnceForwardAndWithTheirGradientsBackward) {
+  Setting setting = {EvenModel(), *OwnEngine("fp32"), MakeCluster(kSlow)};
+  setting.cluster.speed_during_communication = 0;  // so that nothing is hidden
+  setting.model.tied_head = false;
+  StepModel steps = *StepModel::Create(setting);
+  const Layout layout{.cp = 4, .micro_batch = 8};
+  const double message = 1e-5 + 4.0 * 2 * 8 * 128 / 4 * 512 / 5e9;
+  // 3 messages forward; 3 of keys and 4 of gradients backward.
+  EXPECT_NEAR(steps.Predict(layout)->parts.cp, 8 * 10 * message, 1e-9);
+}
+
+TEST(StepTest, Zero3OfAPipelineWaitsForTheGathersThatNothingHides) {
+  Setting setting = {EvenModel(), *OwnEngine("fp32"), MakeCluster(kSlow)};
+  setting.model.tied_head = false;
+  StepModel slow = *StepModel::Create(setting);
+  const Layout layout{
+      .pp = 2, .dp = 2, .zero = 3, .micro_batch = 16, .micro_batches = 4};
+  Layout whole = layout;
+  whole.zero = 2;
+  const double block = 1e-5 + 4 * EvenModel().BlockParameters() / 5e9 / 2;
+  // The last stage waits for its first block and, as the norm before it is too
+  // short to hide it, for the head; backward for the head and its last block.
+  const double waits = 4 * 4 * block;
+  EXPECT_NEAR(slow.Quick(layout)->seconds - slow.Quick(whole)->seconds, waits,
+              0.1 * waits);
+}
+
 TEST(StepTest, TheFirstRankAndTheLastExchangeATiedWeight) {
   Model untied = EvenModel();
   untied.tied_head = false;
@@ -307,52 +334,6 @@ TEST(StepTest, RefusesWhatTheEngineRefuses) {
   EXPECT_TRUE(CheckLayout(EvenModel(), {.dp = 2, .recompute = Recompute::kFull},
                           Megatron2021())
                   .ok());
-}
-
-TEST(UnitsRunTest, OnlyTheFirstGatherIsExposed) {
-  UnitsRun run({{1, 2, 0.5, 0.5}, {1, 2, 0.5, 0.5}, {1, 2, 0.5, 0.5}},
-               /*zero=*/3);
-  run.Forward();
-  EXPECT_DOUBLE_EQ(run.exposed(), 0.5);
-  EXPECT_DOUBLE_EQ(run.now(), 3.5);
-  run.Backward(/*reduces=*/true);
-  // The last unit stayed; the others come while the one after computes.
-  EXPECT_DOUBLE_EQ(run.now(), 9.5);
-  run.Finish();
-  EXPECT_DOUBLE_EQ(run.now(), 10);
-  EXPECT_DOUBLE_EQ(run.exposed(), 1);
-}
-
-TEST(LinkRunTest, ComputingIsSlowerWhileACallIsInFlight) {
-  LinkRun run(/*speed_during_communication=*/0.25);
-  EXPECT_DOUBLE_EQ(run.Start(4), 4);
-  run.Compute(0.5);
-  EXPECT_DOUBLE_EQ(run.now(), 2);
-  // Half of it in the 2 s that are left.
-  run.Compute(1);
-  EXPECT_DOUBLE_EQ(run.now(), 4.5);
-  EXPECT_DOUBLE_EQ(run.exposed(), 3);
-  EXPECT_DOUBLE_EQ(run.Start(1), 5.5);
-  EXPECT_DOUBLE_EQ(run.Start(1), 6.5);
-  run.WaitForAll();
-  EXPECT_DOUBLE_EQ(run.exposed(), 5);
-}
-
-TEST(UnitsRunTest, WithoutASecondCoreEachCallTakesItsTime) {
-  UnitsRun run({{1, 2, 0.5, 0.5}, {1, 2, 0.5, 0.5}, {1, 2, 0.5, 0.5}},
-               /*zero=*/1, /*speed_during_communication=*/0);
-  run.Forward();
-  run.Backward(/*reduces=*/true);
-  run.Finish();
-  EXPECT_DOUBLE_EQ(run.now(), 9 + 6 * 0.5);
-}
-
-TEST(UnitsRunTest, ASlowLinkSetsThePace) {
-  UnitsRun run({{1, 1, 5, 0}, {1, 1, 5, 0}}, /*zero=*/3);
-  run.Forward();
-  EXPECT_DOUBLE_EQ(run.now(), 11);
-  run.Backward(/*reduces=*/false);
-  EXPECT_DOUBLE_EQ(run.now(), 11 + 5 + 1);
 }
 
 }  // namespace

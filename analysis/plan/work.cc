@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "analysis/plan/link_run.h"
+#include "parallel/context/order/ring_order.h"
+
 namespace rankwise::plan {
 namespace {
 
@@ -169,8 +172,35 @@ void AddTensorExchanges(const Shape& x, const Layout& layout,
   }
 }
 
-// Ring attention: keys and values go around while each block is attended to;
-// backward, so do their gradients in fp32, a step behind (docs/hybrid.md).
+// Its exchanges follow each other on one link, next to the blocks.
+class TimedRing final : public RingBackwardRank {
+ public:
+  TimedRing(double attend, double keys, double gradients,
+            const Cluster& cluster)
+      : attend_(attend),
+        keys_(keys),
+        gradients_(gradients),
+        link_(cluster.speed_during_communication) {}
+
+  void StartKeys(int) override { keys_end_ = link_.Start(keys_); }
+  void TakeKeys() override { link_.WaitUntil(keys_end_); }
+  void Attend(int) override { link_.Compute(attend_); }
+  void AddGradients(int) override {}
+  void StartGradients(int) override {
+    gradients_end_ = link_.Start(gradients_);
+  }
+  void TakeGradients() override { link_.WaitUntil(gradients_end_); }
+
+  double exposed() const { return link_.exposed(); }
+
+ private:
+  const double attend_, keys_, gradients_;
+  LinkRun link_;
+  double keys_end_ = 0, gradients_end_ = 0;
+};
+
+// Ring attention, in the engine's order (docs/hybrid.md). Backward, the
+// gradients of keys and values go around in fp32, too.
 void AddContextExchanges(const Shape& x, const Layout& layout,
                          const Engine& engine, const Cluster& cluster,
                          const AttentionSeconds& attention, CostSide side,
@@ -182,11 +212,13 @@ void AddContextExchanges(const Shape& x, const Layout& layout,
       cluster, "ping_pong", engine.value_bytes * numbers, line, side);
   const double gradients =
       CollectiveSeconds(cluster, "ping_pong", kWideBytes * numbers, line, side);
-  const auto n = static_cast<double>(layout.cp);
-  seconds.cp_forward += (n - 1) * Exposed(keys, attention.forward / n, cluster);
-  seconds.cp_backward +=
-      (n - 1) * Exposed(keys + gradients, attention.backward / n, cluster) +
-      gradients;
+  const auto steps = static_cast<double>(layout.cp);
+  TimedRing forward(attention.forward / steps, keys, 0, cluster);
+  RunRingForward(static_cast<int>(layout.cp), forward);
+  seconds.cp_forward += forward.exposed();
+  TimedRing backward(attention.backward / steps, keys, gradients, cluster);
+  RunRingBackward(static_cast<int>(layout.cp), backward);
+  seconds.cp_backward += backward.exposed();
 }
 
 void AddRecompute(Recompute recompute, const AttentionSeconds& attention,
@@ -345,6 +377,25 @@ double StreamBytes(const Layout& layout, const Engine& engine) {
 
 double NormInputBytes(const Layout& layout, const Engine& engine) {
   return engine.norms_in_fp32 ? kWideBytes : StreamBytes(layout, engine);
+}
+
+double TokenWeights(const Model& model, const Layout& layout) {
+  const Shape x(model, layout);
+  return x.vocabulary * x.h;
+}
+
+double ParametersOf(const Model& model, const Layout& layout,
+                    const std::vector<Stage>& stages, const LayerWork& work) {
+  double parameters = 0;
+  bool embedding = false, head = false;
+  for (const Stage& stage : stages) {
+    parameters += work.Of(stage).parameters;
+    embedding = embedding || stage.embedding;
+    head = head || stage.head;
+  }
+  if (model.tied_head && head && !embedding)
+    parameters += TokenWeights(model, layout);
+  return parameters;
 }
 
 double TokensWithin(const Model& model, const Layout& layout) {

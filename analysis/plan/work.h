@@ -3,6 +3,8 @@
 #ifndef RANKWISE_ANALYSIS_PLAN_WORK_H_
 #define RANKWISE_ANALYSIS_PLAN_WORK_H_
 
+#include <vector>
+
 #include "analysis/plan/cluster.h"
 #include "analysis/plan/layout.h"
 #include "analysis/plan/model.h"
@@ -58,6 +60,14 @@ double BlockKeptBytes(const Model& model, const Layout& layout,
 // 16-bit parameters; and of a value that a norm keeps of its input.
 double StreamBytes(const Layout& layout, const Engine& engine);
 double NormInputBytes(const Layout& layout, const Engine& engine);
+
+// The numbers of the token embedding's weight on this rank.
+double TokenWeights(const Model& model, const Layout& layout);
+
+// The numbers of a rank's stages, with its copy of a tied weight whose owner is
+// on another rank.
+double ParametersOf(const Model& model, const Layout& layout,
+                    const std::vector<Stage>& stages, const LayerWork& work);
 
 // Of all tokens of a micro-batch that this rank has between blocks, and within.
 double TokensBetween(const Model& model, const Layout& layout);

@@ -14,6 +14,7 @@
 #include "c10/util/Exception.h"
 #include "parallel/context/block_attention.h"
 #include "parallel/context/exchange.h"
+#include "parallel/context/order/ring_order.h"
 #include "parallel/context/slices.h"
 #include "torch/csrc/autograd/custom_function.h"
 
@@ -53,7 +54,6 @@ class Ring {
       : shape_(shape), cp_(cp) {}
 
   int steps() const { return cp_.size(); }
-  bool IsLast(int step) const { return step + 1 == steps(); }
 
   Step StepAt(int step) const {
     const int source = SourceAt(step);
@@ -82,55 +82,94 @@ class Ring {
   const ContextParallel& cp_;
 };
 
-BlockAttention RingForward(const torch::Tensor& q, const torch::Tensor& k,
-                           const torch::Tensor& v, const Ring& ring,
-                           const ContextParallel& cp) {
-  BlockAttention whole;
-  RingShift keys(cp, kKeysTag);
-  torch::Tensor held = at::stack({k, v});
-  for (int i = 0; i < ring.steps(); ++i) {
-    if (!ring.IsLast(i)) keys.Start(held, ring.BufferFor(i + 1, held));
-    const Step step = ring.StepAt(i);
-    BlockAttention block = AttendToBlock(step.Rows(q), step.Keys(held[0]),
-                                         step.Keys(held[1]), step.causal);
-    if (i == 0) {
-      whole = {block.out.to(block.log_sum_exp.scalar_type()),
-               block.log_sum_exp};
-    } else {
-      MergeBlock(block, step.Rows(whole));
-    }
-    if (!ring.IsLast(i)) held = keys.Take();
-  }
-  return {whole.out.to(q.scalar_type()), whole.log_sum_exp};
-}
+class ForwardRank final : public RingForwardRank {
+ public:
+  ForwardRank(const torch::Tensor& q, const torch::Tensor& k,
+              const torch::Tensor& v, const Ring& ring,
+              const ContextParallel& cp)
+      : q_(q), ring_(ring), keys_(cp, kKeysTag), held_(at::stack({k, v})) {}
 
-// A source's keys and values are followed, a step behind, by the sums of their
-// gradients, which go on to their owner after the last step.
-BlockGradients RingBackward(const torch::Tensor& gradient,
-                            const torch::Tensor& q, const torch::Tensor& k,
-                            const torch::Tensor& v, const BlockAttention& whole,
-                            const Ring& ring, const ContextParallel& cp) {
-  const auto wide = q.options().dtype(whole.log_sum_exp.scalar_type());
-  const torch::Tensor dq = at::zeros_like(q, wide);
-  RingShift keys(cp, kKeysTag), gradients(cp, kGradientsTag);
-  torch::Tensor held = at::stack({k, v});
-  torch::Tensor sums = at::zeros(held.sizes(), wide);
-  for (int i = 0; i < ring.steps(); ++i) {
-    if (!ring.IsLast(i)) keys.Start(held, ring.BufferFor(i + 1, held));
-    const Step step = ring.StepAt(i);
-    const BlockGradients block = AttendToBlockBackward(
-        step.Rows(gradient), step.Rows(q), step.Keys(held[0]),
-        step.Keys(held[1]), step.Rows(whole), step.causal);
-    step.Rows(dq).add_(block.q);
-    if (i > 0) sums = gradients.Take();
-    step.Keys(sums[0]).add_(block.k);
-    step.Keys(sums[1]).add_(block.v);
-    gradients.Start(sums, ring.BufferFor(i + 1, sums));
-    if (!ring.IsLast(i)) held = keys.Take();
+  void StartKeys(int step) override {
+    keys_.Start(held_, ring_.BufferFor(step + 1, held_));
   }
-  sums = gradients.Take().to(q.scalar_type());
-  return {dq.to(q.scalar_type()), sums[0], sums[1]};
-}
+  void TakeKeys() override { held_ = keys_.Take(); }
+  void Attend(int step) override {
+    const Step s = ring_.StepAt(step);
+    BlockAttention block =
+        AttendToBlock(s.Rows(q_), s.Keys(held_[0]), s.Keys(held_[1]), s.causal);
+    if (step == 0) {
+      whole_ = {block.out.to(block.log_sum_exp.scalar_type()),
+                block.log_sum_exp};
+    } else {
+      MergeBlock(block, s.Rows(whole_));
+    }
+  }
+
+  BlockAttention Result() const {
+    return {whole_.out.to(q_.scalar_type()), whole_.log_sum_exp};
+  }
+
+ private:
+  const torch::Tensor q_;
+  const Ring& ring_;
+  RingShift keys_;
+  torch::Tensor held_;
+  BlockAttention whole_;
+};
+
+class BackwardRank final : public RingBackwardRank {
+ public:
+  BackwardRank(const torch::Tensor& gradient, const torch::Tensor& q,
+               const torch::Tensor& k, const torch::Tensor& v,
+               const BlockAttention& whole, const Ring& ring,
+               const ContextParallel& cp)
+      : gradient_(gradient),
+        q_(q),
+        whole_(whole),
+        ring_(ring),
+        keys_(cp, kKeysTag),
+        gradients_(cp, kGradientsTag),
+        held_(at::stack({k, v})) {
+    const auto wide = q.options().dtype(whole.log_sum_exp.scalar_type());
+    dq_ = at::zeros_like(q, wide);
+    sums_ = at::zeros(held_.sizes(), wide);
+  }
+
+  void StartKeys(int step) override {
+    keys_.Start(held_, ring_.BufferFor(step + 1, held_));
+  }
+  void TakeKeys() override { held_ = keys_.Take(); }
+  void Attend(int step) override {
+    const Step s = ring_.StepAt(step);
+    block_ =
+        AttendToBlockBackward(s.Rows(gradient_), s.Rows(q_), s.Keys(held_[0]),
+                              s.Keys(held_[1]), s.Rows(whole_), s.causal);
+    s.Rows(dq_).add_(block_.q);
+  }
+  void AddGradients(int step) override {
+    const Step s = ring_.StepAt(step);
+    s.Keys(sums_[0]).add_(block_.k);
+    s.Keys(sums_[1]).add_(block_.v);
+    block_ = {};
+  }
+  void StartGradients(int step) override {
+    gradients_.Start(sums_, ring_.BufferFor(step + 1, sums_));
+  }
+  void TakeGradients() override { sums_ = gradients_.Take(); }
+
+  BlockGradients TakeResult() {
+    sums_ = sums_.to(q_.scalar_type());
+    return {dq_.to(q_.scalar_type()), sums_[0], sums_[1]};
+  }
+
+ private:
+  const torch::Tensor gradient_, q_;
+  const BlockAttention whole_;
+  const Ring& ring_;
+  RingShift keys_, gradients_;
+  torch::Tensor held_, sums_, dq_;
+  BlockGradients block_;
+};
 
 class RingFunction : public torch::autograd::Function<RingFunction> {
  public:
@@ -140,7 +179,10 @@ class RingFunction : public torch::autograd::Function<RingFunction> {
                                const ContextParallel& cp) {
     const c10::impl::ExcludeDispatchKeyGuard no_autocast(
         c10::autocast_dispatch_keyset);
-    const BlockAttention whole = RingForward(q, k, v, Ring(shape, cp), cp);
+    const Ring ring(shape, cp);
+    ForwardRank rank(q, k, v, ring, cp);
+    RunRingForward(ring.steps(), rank);
+    const BlockAttention whole = rank.Result();
     ctx->save_for_backward({q, k, v, whole.out, whole.log_sum_exp});
     ctx->saved_data["tokens"] = shape.tokens;
     ctx->saved_data["causal"] = shape.causal;
@@ -159,9 +201,11 @@ class RingFunction : public torch::autograd::Function<RingFunction> {
     const SequenceShape shape = {ctx->saved_data["tokens"].toInt(),
                                  ctx->saved_data["causal"].toBool()};
     const ContextParallel cp = SavedContext(*ctx);
-    BlockGradients d =
-        RingBackward(gradients[0].contiguous(), saved[0], saved[1], saved[2],
-                     {saved[3], saved[4]}, Ring(shape, cp), cp);
+    const Ring ring(shape, cp);
+    BackwardRank rank(gradients[0].contiguous(), saved[0], saved[1], saved[2],
+                      {saved[3], saved[4]}, ring, cp);
+    RunRingBackward(ring.steps(), rank);
+    BlockGradients d = rank.TakeResult();
     return {std::move(d.q), std::move(d.k), std::move(d.v), {}, {}};
   }
 };

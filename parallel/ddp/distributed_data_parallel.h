@@ -20,6 +20,7 @@
 #include "c10/core/Device.h"
 #include "parallel/comm/group.h"
 #include "parallel/ddp/gradient_sync.h"
+#include "parallel/ddp/order/bucket_fill.h"
 #include "parallel/device/device_event.h"
 #include "torch/types.h"
 
@@ -33,10 +34,10 @@ class Reducer;
 namespace rankwise {
 
 struct DdpConfig {
-  int64_t bucket_cap_bytes = int64_t{25} << 20;  // a bucket's size, about
+  int64_t bucket_cap_bytes = kBucketCapBytes;  // a bucket's size, about
   // The first bucket's, small so that communication starts early. Not above
   // bucket_cap_bytes: the smaller of the two holds.
-  int64_t first_bucket_bytes = int64_t{1} << 20;
+  int64_t first_bucket_bytes = kFirstBucketBytes;
   // Above 0: the last gradients of the last bucket, at most this many bytes,
   // are split off into a bucket of their own, because no backward is left to
   // hide its reduction. Nothing is split where the last bucket is no larger

@@ -1,8 +1,11 @@
 // What is particular to the engine on c10d::Reducer.
 #include "parallel/ddp/distributed_data_parallel.h"
 
+#include <algorithm>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "ATen/Functions.h"
 #include "gmock/gmock.h"
@@ -10,9 +13,11 @@
 #include "parallel/comm/communicator.h"
 #include "parallel/comm/mesh.h"
 #include "parallel/ddp/model_state.h"
+#include "parallel/ddp/order/bucket_fill.h"
 #include "parallel/ddp/test_ranks.h"
 #include "parallel/launch/rank_env.h"
 #include "torch/csrc/autograd/engine.h"
+#include "torch/nn/modules/container/modulelist.h"
 #include "torch/nn/modules/container/sequential.h"
 #include "torch/nn/modules/embedding.h"
 
@@ -89,19 +94,27 @@ TEST(DdpTest, ManySmallBuckets) {
   });
 }
 
-// The buckets of eight layers of 1 KiB, in the order of their reduction.
-std::vector<int64_t> BucketsOfEightKib(const DdpConfig& config) {
+// The buckets of layers of so many bytes, multiples of 64, in the order of
+// their reduction.
+std::vector<int64_t> BucketsOf(const std::vector<int64_t>& layer_bytes,
+                               const DdpConfig& config) {
   std::vector<int64_t> bytes;
   OnRanks(2, [&](Communicator& comm) {
-    torch::nn::Sequential layers;
-    for (int i = 0; i < 8; ++i) {
-      layers->push_back(
-          torch::nn::Linear(torch::nn::LinearOptions(16, 16).bias(false)));
+    torch::nn::ModuleList layers;
+    for (const int64_t layer : layer_bytes) {
+      layers->push_back(torch::nn::Linear(
+          torch::nn::LinearOptions(16, layer / 64).bias(false)));
     }
     auto ddp = Make(*layers, comm, config);
     for (int step = 0; step < 3; ++step) {
       ddp->BeforeForward();
-      torch::Tensor loss = layers->forward(at::ones({2, 16})).sum();
+      torch::Tensor loss = at::zeros({1});
+      torch::Tensor x = at::ones({2, 16});
+      for (const auto& layer : *layers) {
+        const torch::Tensor y = layer->as<torch::nn::Linear>()->forward(x);
+        loss = loss + y.sum();
+        x = x + y.mean();  // so that the layers' gradients come in order
+      }
       ddp->BeforeBackward({loss});
       loss.backward();
       ddp->AfterBackward();
@@ -111,10 +124,35 @@ std::vector<int64_t> BucketsOfEightKib(const DdpConfig& config) {
   return bytes;
 }
 
+std::vector<int64_t> BucketsOfEightKib(const DdpConfig& config) {
+  return BucketsOf(std::vector<int64_t>(8, 1024), config);
+}
+
 TEST(DdpTest, TheFirstBucketIsSmallerThanTheOthers) {
   EXPECT_THAT(
       BucketsOfEightKib({.bucket_cap_bytes = 3072, .first_bucket_bytes = 1024}),
       testing::ElementsAre(1024, 3072, 3072, 1024));
+}
+
+TEST(DdpTest, BucketFillFollowsTheReducer) {
+  const std::vector<int64_t> even(8, 1024),
+      uneven = {64, 1024, 4096, 128, 128, 1024, 6400, 256};
+  for (const std::vector<int64_t>& layers : {even, uneven}) {
+    for (const auto& [first, cap] :
+         {std::pair(500, 500), std::pair(1024, 3072), std::pair(1500, 2500),
+          std::pair(3000, 3000)}) {
+      BucketFill fill(first, cap);
+      std::vector<int64_t> bytes;
+      for (size_t i = layers.size(); i-- > 0;)
+        bytes.push_back(fill.Add(layers[i]));
+      bytes.push_back(fill.Take());
+      bytes.erase(std::remove(bytes.begin(), bytes.end(), 0), bytes.end());
+      EXPECT_EQ(BucketsOf(layers, {.bucket_cap_bytes = cap,
+                                   .first_bucket_bytes = first}),
+                bytes)
+          << first << ", " << cap;
+    }
+  }
 }
 
 TEST(DdpTest, TheLastBucketIsSmallWhereAskedFor) {

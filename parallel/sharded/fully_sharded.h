@@ -5,7 +5,6 @@
 #define RANKWISE_PARALLEL_SHARDED_FULLY_SHARDED_H_
 
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -15,6 +14,8 @@
 
 #include "absl/status/statusor.h"
 #include "parallel/ddp/gradient_sync.h"
+#include "parallel/sharded/order/unit_bytes.h"
+#include "parallel/sharded/order/unit_order.h"
 #include "parallel/sharded/sharding.h"
 #include "parallel/sharded/unit.h"
 #include "torch/types.h"
@@ -93,7 +94,7 @@ class FullyShardedDataParallel : public DataParallelEngine,
   std::vector<std::pair<std::string, torch::Tensor>> Owned() const;
   // All units, for who stores or counts what they hold.
   const std::vector<std::unique_ptr<ShardedUnit>>& units() const {
-    return units_;
+    return units_.all();
   }
   const ShardingGroups& groups() const { return groups_; }
 
@@ -115,33 +116,23 @@ class FullyShardedDataParallel : public DataParallelEngine,
   std::vector<UnitWaits> TakeUnitWaits();
   const UnshardedBytes& unsharded_bytes() const { return unsharded_; }
   // The most units of ZeRO 3 that had memory at any time.
-  int peak_gathered_units() const { return peak_gathered_units_; }
+  int peak_gathered_units() const { return units_.peak_gathered(); }
 
  private:
-  struct UnitUse {
-    size_t first_section = 0, last_section = 0;
-    int64_t awaited = 0;   // gradients that this backward still owes
-    int64_t to_start = 0;  // those that Start has not been given in this step
-    int64_t misses = 0;
+  struct UnitGradients {
+    int64_t awaited = 0;   // that this backward still owes
+    int64_t to_start = 0;  // that Start has not been given in this step
     std::vector<std::shared_ptr<torch::autograd::Node>> accumulators;
   };
 
   FullyShardedDataParallel(torch::nn::Module& module,
                            const ShardingGroups& groups, const Group& line,
-                           const ShardingConfig& config);
+                           const ShardingConfig& config, size_t units);
   void AddUnit(const UnitSpec& spec,
                const std::map<const void*, std::string>& names);
   void WatchGradients(size_t unit);
-  void Need(size_t unit);
-  void Gather(size_t unit);
-  // Starts the all-gathers of the units that come after those of `section`, in
-  // forward (`step` 1) or in backward (-1).
-  void Prefetch(size_t section, int step);
   void BackwardReaches(size_t section);
   void GradientIsThere(size_t unit, size_t parameter);
-  // The unit's backward is over.
-  void FinishUnit(size_t unit);
-  void Reduce(size_t unit);
   void FinishReduces();
   bool reduces() const {
     return (step_syncs_ || config_.reduce_every_micro_batch) &&
@@ -153,12 +144,10 @@ class FullyShardedDataParallel : public DataParallelEngine,
   const Group line_;
   const ShardingConfig config_;
   UnshardedBytes unsharded_;
-  std::vector<std::unique_ptr<ShardedUnit>> units_;
-  std::vector<UnitUse> uses_;                  // by unit
-  std::vector<std::vector<size_t>> sections_;  // the units of each
-  std::map<const void*, size_t> unit_of_;      // by parameter
-  std::deque<size_t> reducing_;                // units, the oldest first
-  int peak_gathered_units_ = 0;
+  ShardedUnits units_;
+  UnitOrder order_;
+  std::vector<UnitGradients> gradients_;   // by unit
+  std::map<const void*, size_t> unit_of_;  // by parameter
   bool sync_ = true;
   bool step_syncs_ = true;  // the step under way reduces gradients
   bool buffers_stale_ = true;

@@ -2,7 +2,6 @@
 #ifndef RANKWISE_PARALLEL_SHARDED_SHARDING_H_
 #define RANKWISE_PARALLEL_SHARDED_SHARDING_H_
 
-#include <algorithm>
 #include <cstdint>
 #include <optional>
 
@@ -45,15 +44,6 @@ struct ShardingConfig {
   // The ranks' rows, and with them the optimizer's state, are in the host's
   // memory.
   bool offload = false;
-};
-
-// Of buffers that hold more than this rank's share.
-struct UnshardedBytes {
-  int64_t now = 0;
-  int64_t peak = 0;            // since the beginning
-  bool has_gradients = false;  // whole gradients are among them
-
-  void Add(int64_t bytes) { peak = std::max(peak, now += bytes); }
 };
 
 }  // namespace rankwise

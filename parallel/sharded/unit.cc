@@ -285,4 +285,12 @@ void ShardedUnit::DropGradients() {
     parameter.whole.mutable_grad().reset();
 }
 
+void ShardedUnits::StartGather(size_t unit) {
+  units_[unit]->StartGather();
+  if (zero_ < 3) return;
+  const auto gathered = static_cast<int>(absl::c_count_if(
+      units_, [](const auto& each) { return each->gathered(); }));
+  peak_gathered_ = std::max(peak_gathered_, gathered);
+}
+
 }  // namespace rankwise

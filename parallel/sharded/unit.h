@@ -12,12 +12,16 @@
 #define RANKWISE_PARALLEL_SHARDED_UNIT_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "c10/util/intrusive_ptr.h"
 #include "parallel/comm/exposed_comm.h"
 #include "parallel/ddp/model_state.h"
+#include "parallel/sharded/order/unit_bytes.h"
+#include "parallel/sharded/order/unit_order.h"
 #include "parallel/sharded/sharding.h"
 #include "torch/types.h"
 
@@ -100,6 +104,36 @@ class ShardedUnit {
   State state_ = State::kSharded;
   Exchange gather_, reduce_;
   ExposedComm gather_wait_, reduce_wait_;
+};
+
+// Those of a model, for UnitOrder.
+class ShardedUnits final : public Units {
+ public:
+  explicit ShardedUnits(int zero) : zero_(zero) {}
+
+  void Add(std::unique_ptr<ShardedUnit> unit) {
+    units_.push_back(std::move(unit));
+  }
+  const std::vector<std::unique_ptr<ShardedUnit>>& all() const {
+    return units_;
+  }
+  ShardedUnit& operator[](size_t unit) const { return *units_[unit]; }
+  // The most units of ZeRO 3 that had memory at any time.
+  int peak_gathered() const { return peak_gathered_; }
+
+  bool Gathered(size_t unit) const override { return units_[unit]->gathered(); }
+  void StartGather(size_t unit) override;
+  void FinishGather(size_t unit) override { units_[unit]->FinishGather(); }
+  void Invalidate(size_t unit) override {
+    units_[unit]->Invalidate(/*free=*/zero_ == 3);
+  }
+  void StartReduce(size_t unit) override { units_[unit]->StartReduce(); }
+  void FinishReduce(size_t unit) override { units_[unit]->FinishReduce(); }
+
+ private:
+  const int zero_;
+  std::vector<std::unique_ptr<ShardedUnit>> units_;
+  int peak_gathered_ = 0;
 };
 
 }  // namespace rankwise

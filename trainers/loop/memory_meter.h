@@ -6,7 +6,7 @@
 #include <functional>
 #include <string>
 
-#include "parallel/sharded/sharding.h"
+#include "parallel/sharded/order/unit_bytes.h"
 #include "records/record.h"
 #include "trainers/loop/optimizer.h"
 #include "trainers/loop/worker.h"

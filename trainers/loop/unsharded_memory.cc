@@ -1,14 +1,13 @@
 #include "trainers/loop/unsharded_memory.h"
 
-#include <algorithm>
-#include <deque>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/algorithm/container.h"
-#include "parallel/sharded/sharding.h"
+#include "parallel/sharded/order/unit_bytes.h"
+#include "parallel/sharded/order/unit_order.h"
 #include "trainers/loop/sharded_model.h"
 
 namespace rankwise {
@@ -16,24 +15,17 @@ namespace {
 
 using Shape = std::vector<int64_t>;
 
-constexpr int64_t kFp32Bytes = 4, kBf16Bytes = 2;
-
-struct Unit {
-  int64_t numbers = 0;         // of its parameters
-  int64_t padded_numbers = 0;  // in a buffer of all ranks' lines
-  size_t first_section = 0, last_section = 0;
-};
+constexpr int kFp32Bytes = 4, kBf16Bytes = 2;
 
 // A layer's use of a unit. The gradients of `numbers` parameters are complete
 // when its backward is over: of those that no earlier layer uses.
 struct Use {
   size_t unit = 0;
   int64_t numbers = 0;
-  bool counted = false;  // these gradients have memory
 };
 
 struct Layout {
-  std::vector<Unit> units;
+  std::vector<UnitSize> units;
   std::vector<std::vector<Use>> sections;  // by layer
 };
 
@@ -96,9 +88,8 @@ class LayoutBuilder {
         !layout_.units.empty() &&
         static_cast<double>(kFp32Bytes * layout_.units.back().numbers) <
             most_bytes_;
-    if (!joins) layout_.units.push_back({.first_section = layer});
-    Unit& unit = layout_.units.back();
-    unit.last_section = layer;
+    if (!joins) layout_.units.emplace_back();
+    UnitSize& unit = layout_.units.back();
     int64_t numbers = 0;
     const int64_t ranks = placement_.sharding.ranks;
     for (const Shape& shape : shapes) {
@@ -121,7 +112,6 @@ class LayoutBuilder {
     const bool used = absl::c_any_of(
         uses, [index](const Use& use) { return use.unit == index; });
     if (!used) uses.push_back({index});
-    layout_.units[index].last_section = tie.user;
   }
 
   const ModelSpec& model_;
@@ -130,39 +120,50 @@ class LayoutBuilder {
   Layout layout_;
 };
 
-// What FullyShardedDataParallel does in a step, in bytes.
+// The calls of a step to the engine's order of its units.
 class Replay {
  public:
-  Replay(Layout layout, const Sharding& sharding)
-      : config_(sharding.config),
-        ranks_(sharding.ranks),
-        parameter_bytes_(config_.parameter_type.has_value() ? kBf16Bytes
-                                                            : kFp32Bytes),
-        layout_(std::move(layout)),
-        states_(layout_.units.size()) {}
+  Replay(const Layout& layout, const Sharding& sharding, bool takes_turns)
+      : layout_(layout),
+        takes_turns_(takes_turns),
+        bytes_(layout.units,
+               {.zero = sharding.config.stage,
+                .ranks = sharding.ranks,
+                .parameter_bytes = sharding.config.parameter_type.has_value()
+                                       ? kBf16Bytes
+                                       : kFp32Bytes}),
+        order_(bytes_, layout.units.size(),
+               {.zero = sharding.config.stage,
+                .prefetch = sharding.config.prefetch,
+                .micro_batches_take_turns = takes_turns}),
+        awaited_(layout.units.size()),
+        to_start_(layout.units.size()) {
+    for (size_t unit = 0; unit < layout.units.size(); ++unit)
+      to_start_[unit] = layout.units[unit].numbers;
+    for (const std::vector<Use>& uses : layout.sections) {
+      std::vector<size_t> units;
+      for (const Use& use : uses) units.push_back(use.unit);
+      order_.AddSection(std::move(units));
+    }
+  }
 
-  void Forward(const LayerRange& layers, bool takes_turns) {
+  void Forward(const LayerRange& layers) {
     for (size_t section = layers.begin; section < layers.end; ++section) {
-      for (const Use& use : layout_.sections[section]) Need(use.unit);
-      Prefetch(section, 1);
-      const bool stays = section + 1 == layout_.sections.size() && !takes_turns;
-      for (const Use& use : layout_.sections[section]) {
-        if (layout_.units[use.unit].last_section == section && !stays)
-          Free(use.unit);
-      }
+      order_.BeginForward(section);
+      order_.EndForward(section, /*trains=*/true);
     }
   }
 
   void Backward(const LayerRange& layers, bool reduces) {
     for (size_t section = layers.end; section-- > layers.begin;) {
-      std::vector<Use>& uses = layout_.sections[section];
+      const std::vector<Use>& uses = layout_.sections[section];
       for (const Use& use : uses) {
-        Need(use.unit);
-        if (layout_.units[use.unit].last_section == section)
-          states_[use.unit].awaited = layout_.units[use.unit].numbers;
+        if (order_.last_section(use.unit) == section)
+          awaited_[use.unit] = layout_.units[use.unit].numbers;
       }
-      Prefetch(section, -1);
-      for (size_t i = uses.size(); i-- > 0;) GradientsCome(uses[i], reduces);
+      order_.BeginBackward(section);
+      for (size_t i = uses.size(); i-- > 0;)
+        GradientsCome(uses[i], section, reduces);
     }
   }
 
@@ -170,132 +171,54 @@ class Replay {
   void Complete(const LayerRange& layers) {
     for (size_t section = layers.begin; section < layers.end; ++section) {
       for (const Use& use : layout_.sections[section]) {
-        State& state = states_[use.unit];
-        state.started += use.numbers;
-        if (use.numbers > 0 && state.started == layout_.units[use.unit].numbers)
-          Reduce(use.unit);
+        if (use.numbers > 0 && (to_start_[use.unit] -= use.numbers) == 0)
+          order_.Reduce(use.unit);
       }
     }
   }
 
   // After the backward of a micro-batch, or of all that take turns.
-  void Finish(bool updates, bool takes_turns) {
-    while (!reducing_.empty()) FinishReduce();
-    for (size_t unit = 0; unit < states_.size(); ++unit) {
-      states_[unit].started = 0;
-      if (config_.stage == 3 && !takes_turns) Free(unit);
-      if (config_.stage < 3 && updates) states_[unit].at = At::kSharded;
-    }
+  void Finish(bool updates) {
+    if (!takes_turns_) order_.EndBackward();
+    order_.EndStep(updates);
   }
 
-  int64_t peak() const { return bytes_.peak; }
+  int64_t peak() const { return bytes_.peak(); }
 
  private:
-  enum class At { kSharded, kGathering, kWhole };
-  struct State {
-    At at = At::kSharded;
-    int64_t awaited = 0;  // numbers whose gradients this backward still owes
-    int64_t started = 0;  // numbers that Complete was called for
-  };
-
-  int64_t GatherBytes(size_t unit) const {
-    return ranks_ == 1 ? 0
-                       : parameter_bytes_ * layout_.units[unit].padded_numbers;
-  }
-  int64_t WholeBytes(size_t unit) const {
-    return config_.stage < 3 ? 0
-                             : parameter_bytes_ * layout_.units[unit].numbers;
-  }
-
-  void Gather(size_t unit) {
-    states_[unit].at = At::kGathering;
-    bytes_.Add(GatherBytes(unit));
-  }
-
-  void Need(size_t unit) {
-    if (states_[unit].at == At::kSharded) Gather(unit);
-    if (std::exchange(states_[unit].at, At::kWhole) == At::kWhole) return;
-    bytes_.Add(WholeBytes(unit));
-    bytes_.Add(-GatherBytes(unit));
-  }
-
-  void Free(size_t unit) {
-    if (config_.stage < 3 || states_[unit].at == At::kSharded) return;
-    Need(unit);
-    states_[unit].at = At::kSharded;
-    bytes_.Add(-WholeBytes(unit));
-  }
-
-  void Prefetch(size_t section, int step) {
-    const auto begin = step > 0 ? &Unit::first_section : &Unit::last_section;
-    const auto end = static_cast<int64_t>(layout_.sections.size());
-    int started = 0;
-    for (auto next = static_cast<int64_t>(section) + step;
-         next >= 0 && next < end; next += step) {
-      const auto at = static_cast<size_t>(next);
-      for (const Use& use : layout_.sections[at]) {
-        if (started == config_.prefetch) return;
-        if (layout_.units[use.unit].*begin != at) continue;
-        if (states_[use.unit].at == At::kSharded) Gather(use.unit);
-        ++started;
-      }
-    }
-  }
-
-  void GradientsCome(Use& use, bool reduces) {
+  void GradientsCome(const Use& use, size_t section, bool reduces) {
     if (use.numbers == 0) return;
-    if (config_.stage > 1 && !std::exchange(use.counted, true))
-      bytes_.Add(parameter_bytes_ * use.numbers);
-    if ((states_[use.unit].awaited -= use.numbers) > 0) return;
-    Free(use.unit);
-    if (reduces) Reduce(use.unit);
+    bytes_.AddGradients(use.unit, section, use.numbers);
+    if ((awaited_[use.unit] -= use.numbers) == 0)
+      order_.FinishUnit(use.unit, reduces);
   }
 
-  void Reduce(size_t unit) {
-    while (static_cast<int>(reducing_.size()) > config_.prefetch)
-      FinishReduce();
-    bytes_.Add(kFp32Bytes * layout_.units[unit].padded_numbers);
-    reducing_.push_back(unit);
-    for (std::vector<Use>& section : layout_.sections) {
-      for (Use& use : section) {
-        if (use.unit == unit && std::exchange(use.counted, false))
-          bytes_.Add(-parameter_bytes_ * use.numbers);
-      }
-    }
-  }
-
-  void FinishReduce() {
-    bytes_.Add(-kFp32Bytes * layout_.units[reducing_.front()].padded_numbers);
-    reducing_.pop_front();
-  }
-
-  const ShardingConfig config_;
-  const int ranks_;
-  const int64_t parameter_bytes_;
-  Layout layout_;
-  std::vector<State> states_;    // by unit
-  std::deque<size_t> reducing_;  // units, the oldest first
-  UnshardedBytes bytes_;
+  const Layout& layout_;
+  const bool takes_turns_;
+  UnitBytes bytes_;
+  UnitOrder order_;
+  // By unit: numbers whose gradients this backward still owes, and numbers not
+  // yet passed to Complete.
+  std::vector<int64_t> awaited_, to_start_;
 };
 
 void ReplayStep(Replay& replay, const ModelPlacement& placement,
                 const LayerRange& all, int64_t micro_batches) {
   for (const Pass& pass : placement.passes) {
     if (!pass.backward) {
-      replay.Forward(pass.layers, /*takes_turns=*/true);
+      replay.Forward(pass.layers);
       continue;
     }
     replay.Backward(pass.layers, /*reduces=*/false);
     if (pass.completes) replay.Complete(pass.layers);
   }
-  if (!placement.passes.empty())
-    return replay.Finish(/*updates=*/true, /*takes_turns=*/true);
+  if (!placement.passes.empty()) return replay.Finish(/*updates=*/true);
   for (int64_t i = 0; i < micro_batches; ++i) {
     const bool last = i + 1 == micro_batches;
-    replay.Forward(all, /*takes_turns=*/false);
+    replay.Forward(all);
     replay.Backward(all,
                     last || placement.sharding.config.reduce_every_micro_batch);
-    replay.Finish(/*updates=*/last, /*takes_turns=*/false);
+    replay.Finish(/*updates=*/last);
   }
 }
 
@@ -305,10 +228,10 @@ int64_t ComputeUnsharded(const ModelSpec& model,
                          const ModelPlacement& placement,
                          int64_t micro_batches) {
   if (placement.sharding.config.stage == 0) return 0;
-  Replay replay(LayoutBuilder(model, placement).Build(), placement.sharding);
-  // What one step has gathered ahead may be there in the next one.
-  for (int step = 0; step < 2; ++step)
-    ReplayStep(replay, placement, {0, model.layers.size()}, micro_batches);
+  const Layout layout = LayoutBuilder(model, placement).Build();
+  Replay replay(layout, placement.sharding,
+                /*takes_turns=*/!placement.passes.empty());
+  ReplayStep(replay, placement, {0, model.layers.size()}, micro_batches);
   return replay.peak();
 }
 

@@ -1,4 +1,4 @@
-// The buffers of sharded data parallelism, by formula.
+// The memory of the buffers of sharded data parallelism, without tensors.
 #ifndef RANKWISE_TRAINERS_LOOP_UNSHARDED_MEMORY_H_
 #define RANKWISE_TRAINERS_LOOP_UNSHARDED_MEMORY_H_
 
@@ -12,8 +12,8 @@ namespace rankwise {
 // The most bytes that gathered parameters, the all-gathers' outputs, whole
 // gradients and the reduce-scatters' inputs take at one time in a step of
 // `micro_batches`: what FullyShardedDataParallel::unsharded_bytes() measures.
-// Follows the engine's calls over the units that ShardModel makes, without
-// tensors. 0 where nothing is sharded.
+// Runs the engine's order (parallel/sharded/order) over the units that
+// ShardModel makes. 0 where nothing is sharded.
 int64_t ComputeUnsharded(const ModelSpec& model,
                          const ModelPlacement& placement,
                          int64_t micro_batches);

@@ -1,0 +1,143 @@
+#include "analysis/plan/units.h"
+
+#include <cstdint>
+#include <optional>
+#include <utility>
+
+namespace rankwise::plan {
+namespace {
+
+constexpr double kNotThere = -1;
+
+std::vector<UnitSize> SizesOf(const std::vector<double>& parameters) {
+  std::vector<UnitSize> sizes;
+  for (const double numbers : parameters) {
+    const auto whole = static_cast<int64_t>(numbers);
+    sizes.push_back({.numbers = whole, .padded_numbers = whole});
+  }
+  return sizes;
+}
+
+}  // namespace
+
+UnitSections UnitSectionsOf(const Model& model, const Layout& layout,
+                            const std::vector<Stage>& stages,
+                            const LayerWork& work) {
+  UnitSections all;
+  std::optional<size_t> embedding;
+  const bool again = RunsForwardAgain(layout);
+  const auto add = [&](const Work& layer, size_t unit) {
+    const PassSeconds& seconds = layer.seconds;
+    const double left_out =
+        again && seconds.recompute > 0 ? seconds.Forward() : 0;
+    all.sections.push_back(
+        {seconds.Forward(), seconds.Backward() - left_out, {unit}});
+  };
+  const auto add_with_unit = [&](const Work& layer, double parameters) {
+    all.parameters.push_back(parameters);
+    add(layer, all.parameters.size() - 1);
+  };
+  for (const Stage& stage : stages) {
+    if (stage.embedding) {
+      embedding = all.parameters.size();
+      add_with_unit(work.embedding, work.embedding.parameters);
+    }
+    for (int64_t i = 0; i < stage.blocks; ++i)
+      add_with_unit(work.block, work.block.parameters);
+    if (stage.norm) add_with_unit(work.norm, work.norm.parameters);
+    if (!stage.head) continue;
+    if (model.tied_head && embedding.has_value()) {
+      add(work.head, *embedding);
+    } else {
+      add_with_unit(work.head, TokenWeights(model, layout));
+    }
+  }
+  return all;
+}
+
+bool RunsForwardAgain(const Layout& layout) {
+  return layout.recompute == Recompute::kFull && !layout.is_data_parallel();
+}
+
+UnitOrderConfig UnitOrderOf(const Layout& layout) {
+  return {.zero = layout.zero,
+          .prefetch = 1,
+          .micro_batches_take_turns = !layout.is_data_parallel()};
+}
+
+UnitPasses::UnitPasses(std::vector<Section> sections, Units& units,
+                       size_t count, const UnitOrderConfig& config)
+    : sections_(std::move(sections)),
+      count_(count),
+      micro_batches_take_turns_(config.micro_batches_take_turns),
+      order_(units, count, config) {
+  for (const Section& section : sections_) order_.AddSection(section.units);
+}
+
+void UnitPasses::Forward() {
+  for (size_t section = 0; section < sections_.size(); ++section) {
+    order_.BeginForward(section);
+    Compute(sections_[section].forward);
+    order_.EndForward(section, /*trains=*/true);
+  }
+}
+
+void UnitPasses::Backward(bool reduces) {
+  for (size_t section = sections_.size(); section-- > 0;) {
+    order_.BeginBackward(section);
+    Compute(sections_[section].backward);
+    for (const size_t unit : sections_[section].units) {
+      if (order_.first_section(unit) != section) continue;
+      GradientsAreThere(unit);
+      order_.FinishUnit(unit, reduces);
+    }
+  }
+  if (!micro_batches_take_turns_) order_.EndBackward();
+  order_.EndStep(/*updates=*/reduces);
+}
+
+void UnitPasses::Reduce() {
+  for (size_t unit = 0; unit < count_; ++unit) order_.Reduce(unit);
+  order_.EndStep(/*updates=*/true);
+}
+
+TimedUnits::TimedUnits(std::vector<Section> sections,
+                       std::vector<UnitSeconds> units,
+                       const UnitOrderConfig& config,
+                       double speed_during_communication)
+    : UnitPasses(std::move(sections), *this, units.size(), config),
+      units_(std::move(units)),
+      link_(speed_during_communication),
+      gathered_(units_.size(), kNotThere),
+      reduced_(units_.size(), kNotThere) {}
+
+bool TimedUnits::Gathered(size_t unit) const {
+  return gathered_[unit] != kNotThere;
+}
+
+void TimedUnits::StartGather(size_t unit) {
+  gathered_[unit] = link_.Start(units_[unit].gather);
+}
+
+void TimedUnits::FinishGather(size_t unit) { link_.WaitUntil(gathered_[unit]); }
+
+void TimedUnits::Invalidate(size_t unit) {
+  FinishGather(unit);
+  gathered_[unit] = kNotThere;
+}
+
+void TimedUnits::StartReduce(size_t unit) {
+  reduced_[unit] = link_.Start(units_[unit].scatter);
+}
+
+UnitMemory::UnitMemory(UnitSections units, const UnitOrderConfig& order,
+                       const UnitBytesConfig& bytes)
+    : UnitBytes(SizesOf(units.parameters), bytes),
+      UnitPasses(std::move(units.sections), *this, units.parameters.size(),
+                 order) {}
+
+void UnitMemory::GradientsAreThere(size_t unit) {
+  AddGradients(unit, /*section=*/0, size(unit).numbers);
+}
+
+}  // namespace rankwise::plan

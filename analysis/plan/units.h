@@ -1,0 +1,113 @@
+// ZeRO's units on one rank, in the order in which the engine gathers and
+// reduces them (parallel/sharded/order): how long that takes, and the memory
+// that it needs.
+#ifndef RANKWISE_ANALYSIS_PLAN_UNITS_H_
+#define RANKWISE_ANALYSIS_PLAN_UNITS_H_
+
+#include <cstddef>
+#include <vector>
+
+#include "analysis/plan/layout.h"
+#include "analysis/plan/link_run.h"
+#include "analysis/plan/model.h"
+#include "analysis/plan/work.h"
+#include "parallel/sharded/order/unit_bytes.h"
+#include "parallel/sharded/order/unit_order.h"
+
+namespace rankwise::plan {
+
+// A layer: seconds of one micro-batch, and the units that it uses.
+struct Section {
+  double forward = 0, backward = 0;
+  std::vector<size_t> units = {};
+};
+
+struct UnitSections {
+  std::vector<double> parameters;  // numbers of each unit, not yet sharded
+  std::vector<Section> sections;
+};
+
+// A unit per layer (--units=block). A tied head uses the embedding's unit, or
+// one of its own if the embedding is not in `stages`, a rank's in order of
+// forward.
+UnitSections UnitSectionsOf(const Model& model, const Layout& layout,
+                            const std::vector<Stage>& stages,
+                            const LayerWork& work);
+
+// Whether a stage of a pipeline runs its forward again before its backward,
+// which Section::backward then leaves out.
+bool RunsForwardAgain(const Layout& layout);
+
+// With --prefetch=1.
+UnitOrderConfig UnitOrderOf(const Layout& layout);
+
+// Runs the sections of one rank in that order. Derived classes say what they
+// cost.
+class UnitPasses {
+ public:
+  virtual ~UnitPasses() = default;
+
+  void Forward();
+  // Pipelines pass false, and call Reduce once all micro-batches are done.
+  void Backward(bool reduces);
+  void Reduce();
+
+ protected:
+  UnitPasses(std::vector<Section> sections, Units& units, size_t count,
+             const UnitOrderConfig& config);
+
+  virtual void Compute(double /*seconds*/) {}
+  // All sections that use the unit have run backward.
+  virtual void GradientsAreThere(size_t /*unit*/) {}
+
+ private:
+  const std::vector<Section> sections_;
+  const size_t count_;
+  const bool micro_batches_take_turns_;
+  UnitOrder order_;
+};
+
+// Seconds of a unit's all-gather and reduce-scatter.
+struct UnitSeconds {
+  double gather = 0, scatter = 0;
+};
+
+// How long passes take whose collectives follow each other on one link, next to
+// the computing.
+class TimedUnits : private Units, public UnitPasses {
+ public:
+  TimedUnits(std::vector<Section> sections, std::vector<UnitSeconds> units,
+             const UnitOrderConfig& config, double speed_during_communication);
+
+  double now() const { return link_.now(); }
+  double exposed() const { return link_.exposed(); }  // so far
+
+ private:
+  void Compute(double seconds) override { link_.Compute(seconds); }
+  bool Gathered(size_t unit) const override;
+  void StartGather(size_t unit) override;
+  void FinishGather(size_t unit) override;
+  void Invalidate(size_t unit) override;
+  void StartReduce(size_t unit) override;
+  void FinishReduce(size_t unit) override { link_.WaitUntil(reduced_[unit]); }
+
+  const std::vector<UnitSeconds> units_;
+  LinkRun link_;
+  std::vector<double> gathered_, reduced_;  // when
+};
+
+// The memory that passes need beyond a rank's share.
+class UnitMemory : private UnitBytes, public UnitPasses {
+ public:
+  UnitMemory(UnitSections units, const UnitOrderConfig& order,
+             const UnitBytesConfig& bytes);
+
+  using UnitBytes::peak;
+
+ private:
+  void GradientsAreThere(size_t unit) override;
+};
+
+}  // namespace rankwise::plan
+
+#endif  // RANKWISE_ANALYSIS_PLAN_UNITS_H_

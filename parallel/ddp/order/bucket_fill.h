@@ -1,0 +1,43 @@
+// How c10d::Reducer, which DistributedDataParallel runs, groups gradients into
+// buckets once it knows their order; //analysis/plan times them.
+#ifndef RANKWISE_PARALLEL_DDP_ORDER_BUCKET_FILL_H_
+#define RANKWISE_PARALLEL_DDP_ORDER_BUCKET_FILL_H_
+
+#include <cstdint>
+
+namespace rankwise {
+
+// The defaults of PyTorch and of DdpConfig.
+inline constexpr int64_t kFirstBucketBytes = int64_t{1} << 20;
+inline constexpr int64_t kBucketCapBytes = int64_t{25} << 20;
+
+// Takes the gradients of one type in the order in which backward computes them.
+class BucketFill {
+ public:
+  explicit BucketFill(int64_t first_bucket_bytes = kFirstBucketBytes,
+                      int64_t bucket_cap_bytes = kBucketCapBytes)
+      : size_(first_bucket_bytes), cap_(bucket_cap_bytes) {}
+
+  // The bytes of the bucket that this gradient completes, 0 if none: a bucket
+  // is complete as soon as it has its size, however large its last gradient is.
+  int64_t Add(int64_t bytes) {
+    bytes_ += bytes;
+    return bytes_ < size_ ? 0 : Take();
+  }
+  // Those of the last bucket, after all gradients.
+  int64_t Take() {
+    const int64_t bytes = bytes_;
+    bytes_ = 0;
+    size_ = cap_;
+    return bytes;
+  }
+
+ private:
+  int64_t size_;
+  const int64_t cap_;
+  int64_t bytes_ = 0;
+};
+
+}  // namespace rankwise
+
+#endif  // RANKWISE_PARALLEL_DDP_ORDER_BUCKET_FILL_H_

@@ -1,0 +1,74 @@
+// The memory that units need beyond a rank's share, without tensors.
+#ifndef RANKWISE_PARALLEL_SHARDED_ORDER_UNIT_BYTES_H_
+#define RANKWISE_PARALLEL_SHARDED_ORDER_UNIT_BYTES_H_
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "parallel/sharded/order/unit_order.h"
+
+namespace rankwise {
+
+// Of buffers that hold more than this rank's share.
+struct UnshardedBytes {
+  int64_t now = 0;
+  int64_t peak = 0;            // since the beginning
+  bool has_gradients = false;  // whole gradients are among them
+
+  void Add(int64_t bytes) { peak = std::max(peak, now += bytes); }
+};
+
+struct UnitSize {
+  int64_t numbers = 0;         // of its parameters
+  int64_t padded_numbers = 0;  // in a buffer of all ranks' lines
+};
+
+struct UnitBytesConfig {
+  int zero = 3;
+  int ranks = 2;            // among which units are divided
+  int parameter_bytes = 4;  // of a gathered number; sums of gradients are fp32
+};
+
+// Counts what ShardedUnit allocates.
+class UnitBytes : public Units {
+ public:
+  UnitBytes(std::vector<UnitSize> units, const UnitBytesConfig& config)
+      : units_(std::move(units)), config_(config), states_(units_.size()) {}
+
+  // Whole gradients of those of the unit's numbers, this many, that a section
+  // uses first; what an earlier micro-batch left there is added to in place.
+  void AddGradients(size_t unit, size_t section, int64_t numbers);
+  const UnitSize& size(size_t unit) const { return units_[unit]; }
+  int64_t peak() const { return bytes_.peak; }
+
+  bool Gathered(size_t unit) const override;
+  void StartGather(size_t unit) override;
+  void FinishGather(size_t unit) override;
+  void Invalidate(size_t unit) override;
+  void StartReduce(size_t unit) override;
+  void FinishReduce(size_t unit) override;
+
+ private:
+  enum class At { kSharded, kGathering, kWhole };
+  struct State {
+    At at = At::kSharded;
+    std::set<size_t> sections;  // whose gradients are there
+    int64_t gradients = 0;      // numbers of these
+  };
+
+  int64_t MessageBytes(size_t unit) const;
+  int64_t WholeBytes(size_t unit) const;
+
+  const std::vector<UnitSize> units_;
+  const UnitBytesConfig config_;
+  std::vector<State> states_;
+  UnshardedBytes bytes_;
+};
+
+}  // namespace rankwise
+
+#endif  // RANKWISE_PARALLEL_SHARDED_ORDER_UNIT_BYTES_H_
