@@ -97,7 +97,16 @@ TEST(PlanMemory, IsWhatTheTrainersCompute) {
     cases.push_back(
         {{.dp = 2, .tp = 2, .zero = zero, .micro_batch = 4, .micro_batches = 4},
          "bf16"});
+    Layout chunks = interleaved;
+    chunks.dp = 2;
+    chunks.zero = zero;
+    cases.push_back({chunks});
   }
+  Layout sharded_zbv = zbv;
+  sharded_zbv.dp = 2;
+  sharded_zbv.zero = 2;
+  cases.push_back({sharded_zbv, "bf16"});
+  cases.push_back({{.dp = 2, .cp = 2, .zero = 2, .micro_batch = 4}});
   const plan::Cluster cluster = *plan::NamedCluster("a100-selene");
   for (const Case& one : cases) {
     const plan::Engine engine =

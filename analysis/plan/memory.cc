@@ -1,7 +1,9 @@
 #include "analysis/plan/memory.h"
 
 #include <algorithm>
+#include <cstdint>
 
+#include "absl/algorithm/container.h"
 #include "analysis/plan/units.h"
 #include "parallel/pipeline/simulation/memory.h"
 
@@ -85,24 +87,66 @@ std::vector<double> PeaksWithoutMessages(
   return peaks;
 }
 
-// The peak of the buffers that docs/memory.md lists. Gradients of several
-// micro-batches wait for the last.
+// A micro-batch's pass through a stage of one rank, by its place among the
+// rank's stages.
+struct StagePass {
+  size_t stage = 0;
+  bool backward = false;
+  bool completes = false;  // the stage's gradients of the step
+};
+
+// In the order of the rank's schedule, without those that change nothing: a
+// single stage's micro-batches are alike, and with ZeRO 1 and 2 units stay
+// gathered and gradients are added to those that are there.
+std::vector<StagePass> PassesOf(const Layout& layout, const Schedule& schedule,
+                                int rank) {
+  const std::vector<int> stages = schedule.StagesOf(rank);
+  if (stages.size() == 1) {
+    std::vector<StagePass> passes = {{0}, {0, true, true}};
+    if (layout.micro_batches > 1)
+      passes.insert(passes.begin(), {{0}, {0, true}});
+    return passes;
+  }
+  std::vector<StagePass> passes;
+  std::vector<int64_t> forwards(stages.size()), backwards(stages.size());
+  for (const Action& action : schedule.actions[static_cast<size_t>(rank)]) {
+    const bool backward = action.kind == ActionKind::kBackward ||
+                          action.kind == ActionKind::kWeightGrad;
+    if (!backward && action.kind != ActionKind::kForward) continue;
+    const auto stage = static_cast<size_t>(
+        absl::c_lower_bound(stages, action.stage) - stages.begin());
+    const int64_t number = ++(backward ? backwards : forwards)[stage];
+    const bool completes = backward && number == layout.micro_batches;
+    if (layout.zero == 3 || number == 1 || completes)
+      passes.push_back({stage, backward, completes});
+  }
+  return passes;
+}
+
+// The peak of the buffers that docs/memory.md lists; `stages`: the rank's.
 double UnshardedPeak(const Model& model, const Layout& layout,
-                     const Engine& engine, const std::vector<Stage>& stages,
-                     const LayerWork& work) {
+                     const Engine& engine, const LayerWork& work,
+                     const std::vector<Stage>& stages, const Schedule& schedule,
+                     int rank) {
   if (layout.zero == 0) return 0;
-  UnitMemory memory(UnitSectionsOf(model, layout, stages, work),
-                    UnitOrderOf(layout),
+  const UnitSections units = UnitSectionsOf(model, layout, stages, work);
+  UnitMemory memory(units, UnitOrderOf(layout),
                     {.zero = layout.zero,
                      .ranks = static_cast<int>(layout.dp),
                      .parameter_bytes = HasBf16(layout, engine) ? 2 : 4});
-  if (layout.micro_batches > 1) {
-    memory.Forward();
-    memory.Backward(/*reduces=*/false);
+  for (const StagePass& pass : PassesOf(layout, schedule, rank)) {
+    const SectionRange& stage = units.stages[pass.stage];
+    if (!pass.backward) {
+      memory.Forward(stage);
+    } else if (layout.is_data_parallel()) {
+      memory.Backward(/*reduces=*/pass.completes);
+    } else {
+      if (RunsForwardAgain(layout)) memory.Forward(stage);
+      memory.Backward(stage);
+      if (pass.completes) memory.CompleteStep(stage);
+    }
   }
-  memory.Forward();
-  memory.Backward(/*reduces=*/layout.is_data_parallel());
-  if (!layout.is_data_parallel()) memory.Reduce();
+  if (!layout.is_data_parallel()) memory.EndStep();
   return static_cast<double>(memory.peak());
 }
 
@@ -143,7 +187,8 @@ std::vector<Memory> RankMemory(const Model& model, const Layout& layout,
     for (const int stage : schedule.StagesOf(rank)) own.push_back(cut[stage]);
     Memory memory =
         StateMemory(ParametersOf(model, layout, own, work), layout, engine);
-    memory.unsharded = UnshardedPeak(model, layout, engine, own, work);
+    memory.unsharded =
+        UnshardedPeak(model, layout, engine, work, own, schedule, rank);
     memory.activations = activations[static_cast<size_t>(rank)];
     ranks.push_back(memory);
   }

@@ -300,7 +300,7 @@ SimulationCosts StepModel::CostsOfStages(const Layout& layout, const Cut& cut,
       continue;
     }
     if (RunsForwardAgain(layout)) run.Forward();
-    run.Backward(/*reduces=*/false);
+    run.Backward(run.All());
     one.forward_seconds += forward;
     one.backward_seconds += run.exposed() - forward;
   }

@@ -38,6 +38,7 @@ UnitSections UnitSectionsOf(const Model& model, const Layout& layout,
     add(layer, all.parameters.size() - 1);
   };
   for (const Stage& stage : stages) {
+    const size_t begin = all.sections.size();
     if (stage.embedding) {
       embedding = all.parameters.size();
       add_with_unit(work.embedding, work.embedding.parameters);
@@ -45,12 +46,12 @@ UnitSections UnitSectionsOf(const Model& model, const Layout& layout,
     for (int64_t i = 0; i < stage.blocks; ++i)
       add_with_unit(work.block, work.block.parameters);
     if (stage.norm) add_with_unit(work.norm, work.norm.parameters);
-    if (!stage.head) continue;
-    if (model.tied_head && embedding.has_value()) {
+    if (stage.head && model.tied_head && embedding.has_value()) {
       add(work.head, *embedding);
-    } else {
+    } else if (stage.head) {
       add_with_unit(work.head, TokenWeights(model, layout));
     }
+    all.stages.push_back({begin, all.sections.size()});
   }
   return all;
 }
@@ -67,23 +68,32 @@ UnitOrderConfig UnitOrderOf(const Layout& layout) {
 
 UnitPasses::UnitPasses(std::vector<Section> sections, Units& units,
                        size_t count, const UnitOrderConfig& config)
-    : sections_(std::move(sections)),
-      count_(count),
-      micro_batches_take_turns_(config.micro_batches_take_turns),
-      order_(units, count, config) {
+    : sections_(std::move(sections)), order_(units, count, config) {
   for (const Section& section : sections_) order_.AddSection(section.units);
 }
 
-void UnitPasses::Forward() {
-  for (size_t section = 0; section < sections_.size(); ++section) {
+void UnitPasses::Forward() { Forward(All()); }
+
+void UnitPasses::Backward(bool reduces) {
+  RunBackward(All(), reduces);
+  order_.EndBackward();
+  order_.EndStep(/*updates=*/reduces);
+}
+
+void UnitPasses::Forward(const SectionRange& stage) {
+  for (size_t section = stage.begin; section < stage.end; ++section) {
     order_.BeginForward(section);
     Compute(sections_[section].forward);
     order_.EndForward(section, /*trains=*/true);
   }
 }
 
-void UnitPasses::Backward(bool reduces) {
-  for (size_t section = sections_.size(); section-- > 0;) {
+void UnitPasses::Backward(const SectionRange& stage) {
+  RunBackward(stage, /*reduces=*/false);
+}
+
+void UnitPasses::RunBackward(const SectionRange& range, bool reduces) {
+  for (size_t section = range.end; section-- > range.begin;) {
     order_.BeginBackward(section);
     Compute(sections_[section].backward);
     for (const size_t unit : sections_[section].units) {
@@ -92,13 +102,14 @@ void UnitPasses::Backward(bool reduces) {
       order_.FinishUnit(unit, reduces);
     }
   }
-  if (!micro_batches_take_turns_) order_.EndBackward();
-  order_.EndStep(/*updates=*/reduces);
 }
 
-void UnitPasses::Reduce() {
-  for (size_t unit = 0; unit < count_; ++unit) order_.Reduce(unit);
-  order_.EndStep(/*updates=*/true);
+void UnitPasses::CompleteStep(const SectionRange& stage) {
+  for (size_t section = stage.begin; section < stage.end; ++section) {
+    for (const size_t unit : sections_[section].units) {
+      if (order_.first_section(unit) == section) order_.Reduce(unit);
+    }
+  }
 }
 
 TimedUnits::TimedUnits(std::vector<Section> sections,

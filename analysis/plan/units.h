@@ -22,9 +22,15 @@ struct Section {
   std::vector<size_t> units = {};
 };
 
+// Neighbouring sections, as those of a stage; `end` is not one of them.
+struct SectionRange {
+  size_t begin = 0, end = 0;
+};
+
 struct UnitSections {
   std::vector<double> parameters;  // numbers of each unit, not yet sharded
   std::vector<Section> sections;
+  std::vector<SectionRange> stages;
 };
 
 // A unit per layer (--units=block). A tied head uses the embedding's unit, or
@@ -47,10 +53,17 @@ class UnitPasses {
  public:
   virtual ~UnitPasses() = default;
 
+  // Of the whole model; `reduces`: and the update.
   void Forward();
-  // Pipelines pass false, and call Reduce once all micro-batches are done.
   void Backward(bool reduces);
-  void Reduce();
+  // Of a pipeline: the passes of its stages, CompleteStep after the last
+  // backward of each, and EndStep.
+  void Forward(const SectionRange& stage);
+  void Backward(const SectionRange& stage);
+  void CompleteStep(const SectionRange& stage);
+  void EndStep() { order_.EndStep(/*updates=*/true); }
+
+  SectionRange All() const { return {0, sections_.size()}; }
 
  protected:
   UnitPasses(std::vector<Section> sections, Units& units, size_t count,
@@ -61,9 +74,9 @@ class UnitPasses {
   virtual void GradientsAreThere(size_t /*unit*/) {}
 
  private:
+  void RunBackward(const SectionRange& range, bool reduces);
+
   const std::vector<Section> sections_;
-  const size_t count_;
-  const bool micro_batches_take_turns_;
   UnitOrder order_;
 };
 

@@ -32,7 +32,7 @@ TEST(TimedUnitsTest, InAPipelineBackwardBeginsWithAGather) {
                  {.zero = 3, .micro_batches_take_turns = true},
                  /*speed_during_communication=*/1);
   run.Forward();
-  run.Backward(/*reduces=*/false);
+  run.Backward(run.All());
   EXPECT_DOUBLE_EQ(run.exposed(), 1);
 }
 
@@ -68,12 +68,15 @@ TEST(LinkRunTest, ComputingIsSlowerWhileACallIsInFlight) {
   EXPECT_DOUBLE_EQ(run.exposed(), 5);
 }
 
-int64_t PeakOf(const UnitOrderConfig& order, bool reduces = true) {
-  UnitMemory memory({std::vector<double>(4, 100), Chain(4)}, order,
+UnitMemory FourUnits(const UnitOrderConfig& order) {
+  return UnitMemory({std::vector<double>(4, 100), Chain(4), {}}, order,
                     {.zero = order.zero, .ranks = 8, .parameter_bytes = 4});
+}
+
+int64_t PeakOf(const UnitOrderConfig& order) {
+  UnitMemory memory = FourUnits(order);
   memory.Forward();
-  memory.Backward(reduces);
-  if (!reduces) memory.Reduce();
+  memory.Backward(/*reduces=*/true);
   return memory.peak();
 }
 
@@ -85,9 +88,18 @@ TEST(UnitMemoryTest, ZeRO3HasTwoUnitsAndTheirGradientsAtATime) {
   EXPECT_EQ(PeakOf({.zero = 1}), 400 * 2);
 }
 
-TEST(UnitMemoryTest, AllGradientsOfAPipelineWaitForItsLastMicroBatch) {
-  const UnitOrderConfig config{.zero = 2, .micro_batches_take_turns = true};
-  EXPECT_EQ(PeakOf(config, /*reduces=*/false), 400 * (4 + 1));
+TEST(UnitMemoryTest, AStageReducesItsGradientsWhenItHasThoseOfAllMicroBatches) {
+  const SectionRange first = {0, 2}, second = {2, 4};
+  UnitMemory memory = FourUnits({.zero = 2, .micro_batches_take_turns = true});
+  memory.Forward(first);
+  memory.Forward(second);
+  memory.Backward(second);
+  memory.CompleteStep(second);
+  EXPECT_EQ(memory.peak(), 400 * (2 + 1)) << "before the first has gradients";
+  memory.Backward(first);
+  memory.CompleteStep(first);
+  memory.EndStep();
+  EXPECT_EQ(memory.peak(), 400 * (2 + 2 + 0)) << "two are still in flight";
 }
 
 TEST(UnitSectionsTest, ATiedHeadUsesTheEmbeddingsUnitOrHasACopy) {

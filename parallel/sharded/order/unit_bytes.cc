@@ -1,5 +1,6 @@
 #include "parallel/sharded/order/unit_bytes.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace rankwise {
@@ -43,7 +44,11 @@ void UnitBytes::Invalidate(size_t unit) {
 
 void UnitBytes::AddGradients(size_t unit, size_t section, int64_t numbers) {
   State& state = states_[unit];
-  if (config_.zero == 1 || !state.sections.insert(section).second) return;
+  const auto end = state.sections.end();
+  if (config_.zero == 1 ||
+      std::find(state.sections.begin(), end, section) != end)
+    return;
+  state.sections.push_back(section);
   state.gradients += numbers;
   bytes_.Add(config_.parameter_bytes * numbers);
 }

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <set>
 #include <utility>
 #include <vector>
 
@@ -56,8 +55,8 @@ class UnitBytes : public Units {
   enum class At { kSharded, kGathering, kWhole };
   struct State {
     At at = At::kSharded;
-    std::set<size_t> sections;  // whose gradients are there
-    int64_t gradients = 0;      // numbers of these
+    std::vector<size_t> sections;  // whose gradients are there
+    int64_t gradients = 0;         // numbers of these
   };
 
   int64_t MessageBytes(size_t unit) const;
