@@ -198,6 +198,20 @@ TEST_P(ZeroMemoryTest, OfAPipelinesRanksIsTheFormulas) {
   for (const MemoryRecord& rank : memory) ExpectAsComputed(rank);
 }
 
+// Whose gradient is reduced after all others.
+TEST_P(ZeroMemoryTest, OfRanksWithBothUsesOfATiedWeightIsTheFormulas) {
+  std::vector<std::vector<std::string>> layouts = {{"--tp=2"}};
+  if (GetParam() < 3)
+    layouts.push_back({"--pp=2", "--schedule=zbv", "--chunks=2"});
+  for (std::vector<std::string> flags : layouts) {
+    SCOPED_TRACE(flags[0]);
+    flags.insert(flags.end(), {"--nproc=4", "--microbatches=4"});
+    const auto memory = Train("hybrid", flags);
+    EXPECT_EQ(memory.size(), 4u);
+    for (const MemoryRecord& rank : memory) ExpectAsComputed(rank);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Stages, ZeroMemoryTest, ::testing::Values(1, 2, 3),
                          [](const auto& stage) {
                            return absl::StrCat("Zero", stage.param);

@@ -51,10 +51,9 @@ double RingSeconds(const NetworkModel& network, double bytes, double shared,
 
 std::string ShortCoresText(const Cluster& cluster) {
   return cluster.cores_are_short
-             ? "The ranks of a host have more threads than it has cores: a "
+             ? "The ranks on a host have more threads than it has cores. A "
                "rank "
-               "that others wait for may have no core just then, so that "
-               "layouts "
+               "that others are waiting for may not be scheduled, so layouts "
                "with tp, cp or pp may take longer than planned.\n"
              : "";
 }

@@ -57,15 +57,15 @@ struct Cluster {
   // compute at the same time on cores that they share. What waits leaves the
   // cores to the others.
   double slowdown_by_others = 1;
-  // A host has fewer cores than its ranks have threads: a rank that others wait
-  // for may have no core just then, which no prediction includes.
+  // The ranks on a host have more threads than it has cores. Predictions leave
+  // out the time a rank waits for a core.
   bool cores_are_short = false;
   // Standard deviation of predicted over measured steps, as a share.
   double deviation = 0.1;
 };
 
-// "" where `cores_are_short` is false; else a sentence that says what is
-// planned too short.
+// Empty unless `cores_are_short`; else a warning naming the layouts that may be
+// underestimated.
 std::string ShortCoresText(const Cluster& cluster);
 
 // Ranks that communicate, placed on nodes in order.

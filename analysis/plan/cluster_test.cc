@@ -202,7 +202,7 @@ std::vector<RunTrace> NanoRuns() {
           MakeBenchRun(bench)};
 }
 
-TEST(ClusterFromRecordsTest, SaysWhereRanksAreMoreThanCores) {
+TEST(ClusterFromRecordsTest, WarnsWhereThreadsOutnumberCores) {
   const auto two = ClusterFromRecords(NanoRuns(), {.ranks = 2}),
              four = ClusterFromRecords(NanoRuns(),
                                        {.ranks = 4, .devices_per_node = 4}),
@@ -210,7 +210,7 @@ TEST(ClusterFromRecordsTest, SaysWhereRanksAreMoreThanCores) {
                  NanoRuns(), {.ranks = 4, .devices_per_node = 2});
   ASSERT_TRUE(two.ok() && four.ok() && on_two_hosts.ok());
   EXPECT_EQ(ShortCoresText(*two), "");
-  EXPECT_THAT(ShortCoresText(*four), HasSubstr("may have no core"));
+  EXPECT_THAT(ShortCoresText(*four), HasSubstr("may not be scheduled"));
   EXPECT_EQ(ShortCoresText(*on_two_hosts), "");
 }
 

@@ -1,4 +1,4 @@
-// Computing, and next to it calls that follow each other on one link.
+// Computation alongside calls that run one after another on one link.
 #ifndef RANKWISE_ANALYSIS_PLAN_LINK_RUN_H_
 #define RANKWISE_ANALYSIS_PLAN_LINK_RUN_H_
 
@@ -28,7 +28,7 @@ class LinkRun {
   void WaitForAll() { WaitUntil(link_free_); }
 
   double now() const { return now_; }
-  // What all has taken so far, longer than the computing.
+  // How much longer everything has taken than the computation alone.
   double exposed() const { return now_ - computed_; }
 
  private:

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 
 #include "absl/algorithm/container.h"
 #include "analysis/plan/units.h"
@@ -87,17 +88,16 @@ std::vector<double> PeaksWithoutMessages(
   return peaks;
 }
 
-// A micro-batch's pass through a stage of one rank, by its place among the
-// rank's stages.
+// One micro-batch's pass through one of a rank's stages; `stage` indexes these.
 struct StagePass {
   size_t stage = 0;
   bool backward = false;
   bool completes = false;  // the stage's gradients of the step
 };
 
-// In the order of the rank's schedule, without those that change nothing: a
-// single stage's micro-batches are alike, and with ZeRO 1 and 2 units stay
-// gathered and gradients are added to those that are there.
+// In the order of the rank's schedule, without passes that cannot raise the
+// peak: the micro-batches of a single stage are alike, and with ZeRO 1 and 2
+// units stay gathered and gradients accumulate in place.
 std::vector<StagePass> PassesOf(const Layout& layout, const Schedule& schedule,
                                 int rank) {
   const std::vector<int> stages = schedule.StagesOf(rank);
@@ -129,20 +129,21 @@ double UnshardedPeak(const Model& model, const Layout& layout,
                      const std::vector<Stage>& stages, const Schedule& schedule,
                      int rank) {
   if (layout.zero == 0) return 0;
-  const UnitSections units = UnitSectionsOf(model, layout, stages, work);
-  UnitMemory memory(units, UnitOrderOf(layout),
+  UnitSections units = UnitSectionsOf(model, layout, engine, stages, work);
+  const std::vector<SectionRange> ranges = std::move(units.stages);
+  UnitMemory memory(std::move(units), UnitOrderOf(layout),
                     {.zero = layout.zero,
                      .ranks = static_cast<int>(layout.dp),
                      .parameter_bytes = HasBf16(layout, engine) ? 2 : 4});
   for (const StagePass& pass : PassesOf(layout, schedule, rank)) {
-    const SectionRange& stage = units.stages[pass.stage];
+    const SectionRange& stage = ranges[pass.stage];
     if (!pass.backward) {
-      memory.Forward(stage);
+      memory.StageForward(stage);
     } else if (layout.is_data_parallel()) {
       memory.Backward(/*reduces=*/pass.completes);
     } else {
-      if (RunsForwardAgain(layout)) memory.Forward(stage);
-      memory.Backward(stage);
+      if (RunsStagesAgain(layout, engine)) memory.StageForward(stage);
+      memory.StageBackward(stage);
       if (pass.completes) memory.CompleteStep(stage);
     }
   }
@@ -185,8 +186,10 @@ std::vector<Memory> RankMemory(const Model& model, const Layout& layout,
   for (int rank = 0; rank < schedule.num_ranks(); ++rank) {
     std::vector<Stage> own;
     for (const int stage : schedule.StagesOf(rank)) own.push_back(cut[stage]);
-    Memory memory =
-        StateMemory(ParametersOf(model, layout, own, work), layout, engine);
+    double parameters = 0;
+    for (const Stage& stage : own)
+      parameters += ParametersOf(model, layout, stage, work);
+    Memory memory = StateMemory(parameters, layout, engine);
     memory.unsharded =
         UnshardedPeak(model, layout, engine, work, own, schedule, rank);
     memory.activations = activations[static_cast<size_t>(rank)];
@@ -203,20 +206,18 @@ double LeastMemory(const Model& model, const Layout& layout,
       BytesOfStages(cut, layout, engine, work);
   double most = 0;
   for (size_t rank = 0; rank < p; ++rank) {
-    std::vector<Stage> own;
-    double kept = 0;
+    double kept = 0, parameters = 0;
     const bool is_v = layout.schedule == "zbv";
     for (size_t chunk = 0; chunk * p < cut.size(); ++chunk) {
       const size_t place = is_v && chunk % 2 == 1 ? p - 1 - rank : rank;
       const size_t index = chunk * p + place;
-      own.push_back(cut[index]);
+      parameters += ParametersOf(model, layout, cut[index], work);
       const StageBytes& stage = bytes[index];
       const double ends =
           stage.input +
           (layout.recompute == Recompute::kFull ? 0 : stage.output);
       kept = std::max(kept, ends + stage.kept + stage.recomputed);
     }
-    const double parameters = ParametersOf(model, layout, own, work);
     most =
         std::max(most, StateMemory(parameters, layout, engine).state() + kept);
   }

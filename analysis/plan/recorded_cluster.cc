@@ -223,8 +223,8 @@ int64_t MostOnAHost(absl::Span<const RunTrace> runs) {
   return most;
 }
 
-// A host's cores but those that `ranks` of it compute on; below 0 where these
-// are more than it has.
+// The host's cores minus those that `ranks` ranks compute on; negative if it
+// has too few.
 int64_t CoresLeft(const RunRecord& run, int64_t ranks) {
   return run.host.cores - ranks * run.threads_per_rank;
 }

@@ -186,11 +186,12 @@ double StepModel::ReduceSeconds(const Layout& layout, const Stage& stage,
   const Model& model = setting_.model;
   if (GradientRanks(layout) == 1) return 0;
   if (layout.zero == 0)
-    return GradientSeconds(layout, ParametersOf(model, layout, {stage}, work),
+    return GradientSeconds(layout, ParametersOf(model, layout, stage, work),
                            side);
   double sum = 0;
   for (const UnitSeconds& unit : UnitSecondsOf(
-           layout, UnitSectionsOf(model, layout, {stage}, work), side))
+           layout,
+           UnitSectionsOf(model, layout, setting_.engine, {stage}, work), side))
     sum += unit.scatter;
   return sum;
 }
@@ -215,9 +216,10 @@ std::vector<UnitSeconds> StepModel::UnitSecondsOf(const Layout& layout,
   return seconds;
 }
 
-TimedUnits StepModel::UnitsOf(const Layout& layout, const Stage& stage,
-                              const LayerWork& work, CostSide side) const {
-  UnitSections units = UnitSectionsOf(setting_.model, layout, {stage}, work);
+TimedUnits StepModel::TimedUnitsOf(const Layout& layout, const Stage& stage,
+                                   const LayerWork& work, CostSide side) const {
+  UnitSections units =
+      UnitSectionsOf(setting_.model, layout, setting_.engine, {stage}, work);
   std::vector<UnitSeconds> seconds = UnitSecondsOf(layout, units, side);
   return TimedUnits(std::move(units.sections), std::move(seconds),
                     UnitOrderOf(layout),
@@ -237,7 +239,7 @@ StepModel::Timing StepModel::TimeDataParallel(const Layout& layout,
                backward = all.seconds.Backward();
   const auto m = static_cast<double>(layout.micro_batches);
   if (layout.zero > 0) {
-    TimedUnits run = UnitsOf(layout, whole, work, side);
+    TimedUnits run = TimedUnitsOf(layout, whole, work, side);
     for (int64_t i = 0; i < layout.micro_batches; ++i) {
       run.Forward();
       run.Backward(/*reduces=*/i + 1 == layout.micro_batches);
@@ -281,8 +283,9 @@ StepModel::Timing StepModel::TimeDataParallel(const Layout& layout,
   return timing;
 }
 
-// Of each stage, as the simulator takes them; ZeRO 3 gathers its units for
-// every micro-batch, the other stages for the first one, by stage in `gathers`.
+// Of each stage, as the simulator takes them. What it waits for all-gathers is
+// in `gathers`: of a micro-batch with ZeRO 3, and then part of its costs, else
+// of the first one.
 SimulationCosts StepModel::CostsOfStages(const Layout& layout, const Cut& cut,
                                          const LayerWork& work, CostSide side,
                                          std::vector<double>& gathers) const {
@@ -292,17 +295,18 @@ SimulationCosts StepModel::CostsOfStages(const Layout& layout, const Cut& cut,
         CostsOf(work.Of(stage).seconds, work.input_bytes));
     gathers.push_back(0);
     if (layout.zero == 0) continue;
-    TimedUnits run = UnitsOf(layout, stage, work, side);
+    TimedUnits run = TimedUnitsOf(layout, stage, work, side);
     run.Forward();
     const double forward = run.exposed();
-    if (layout.zero < 3) {
-      gathers.back() = forward;
-      continue;
-    }
-    if (RunsForwardAgain(layout)) run.Forward();
-    run.Backward(run.All());
+    gathers.back() = forward;
+    if (layout.zero < 3) continue;
+    run.StageBackward(run.All());
+    // In backward, one that runs the forward again waits again.
+    const bool again = RunsStagesAgain(layout, setting_.engine);
+    const double backward = run.exposed() - (again ? 0 : forward);
     one.forward_seconds += forward;
-    one.backward_seconds += run.exposed() - forward;
+    one.backward_seconds += backward;
+    gathers.back() += backward;
   }
   return costs;
 }
@@ -416,19 +420,22 @@ absl::StatusOr<StepModel::Timing> StepModel::TimePipeline(const Layout& layout,
   double longest = -1;
   for (int rank = 0; rank < schedule.num_ranks(); ++rank) {
     Work all;
-    std::vector<Stage> own;
+    double parameters = 0, waits = 0;
     // The gradients of later stages are there first.
     std::vector<int> stages = schedule.StagesOf(rank);
     std::reverse(stages.begin(), stages.end());
     for (const int stage : stages) {
       const Work one = work.Of((*cut)[stage]);
       all += one;
-      own.push_back((*cut)[stage]);
-      outside[rank] += gathers[stage];
+      parameters += ParametersOf(setting_.model, layout, (*cut)[stage], work);
+      if (layout.zero == 3) {
+        waits += static_cast<double>(layout.micro_batches) * gathers[stage];
+      } else {
+        outside[rank] += gathers[stage];
+      }
       reduce[rank].push_back(ReduceSeconds(layout, (*cut)[stage], work, side));
     }
-    outside[rank] +=
-        UpdateSeconds(layout, ParametersOf(setting_.model, layout, own, work));
+    outside[rank] += UpdateSeconds(layout, parameters);
     if (rank == 0 || rank + 1 == layout.pp)
       outside[rank] += TiedSeconds(layout, side);
     const double busy = all.seconds.Forward() + all.seconds.Backward();
@@ -436,6 +443,7 @@ absl::StatusOr<StepModel::Timing> StepModel::TimePipeline(const Layout& layout,
     longest = busy;
     timing.pass = 1 / faster * all.seconds;
     timing.update = outside[rank];
+    timing.exposed_dp = waits / faster;
   }
   // The update of a tied weight makes the last rank and the first wait for each
   // other, so every rank's step begins with the first forward.
@@ -443,7 +451,7 @@ absl::StatusOr<StepModel::Timing> StepModel::TimePipeline(const Layout& layout,
     outside[rank] += timeline.ranks[rank].front().start_seconds;
   const StepTimes times = PipelineStep(timeline, 1, reduce, outside);
   timing.seconds = times.step_seconds;
-  timing.exposed_dp = times.exposed_comm_seconds;
+  timing.exposed_dp += times.exposed_comm_seconds;
   return timing;
 }
 

@@ -4,9 +4,7 @@
 #ifndef RANKWISE_ANALYSIS_PLAN_STEP_H_
 #define RANKWISE_ANALYSIS_PLAN_STEP_H_
 
-#include <algorithm>
 #include <map>
-#include <memory>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -124,15 +122,14 @@ class StepModel {
   double UpdateSeconds(const Layout& layout, double parameters) const;
   double GradientSeconds(const Layout& layout, double parameters,
                          CostSide side) const;
-  // Of a stage of a pipeline: of all its gradients together, or of one unit
-  // after the other.
+  // Of a stage's gradients: in one call or, with ZeRO, unit by unit.
   double ReduceSeconds(const Layout& layout, const Stage& stage,
                        const LayerWork& work, CostSide side) const;
   std::vector<UnitSeconds> UnitSecondsOf(const Layout& layout,
                                          const UnitSections& units,
                                          CostSide side) const;
-  TimedUnits UnitsOf(const Layout& layout, const Stage& stage,
-                     const LayerWork& work, CostSide side) const;
+  TimedUnits TimedUnitsOf(const Layout& layout, const Stage& stage,
+                          const LayerWork& work, CostSide side) const;
 
   Setting setting_;
   std::map<int64_t, Cut> cuts_;  // by stages

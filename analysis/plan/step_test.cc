@@ -270,6 +270,46 @@ TEST(StepTest, TheFirstRankAndTheLastExchangeATiedWeight) {
               0, 1e-9);
 }
 
+TEST(StepTest, ARankWithBothUsesOfATiedWeightReducesItOnce) {
+  Model untied = EvenModel();
+  untied.tied_head = false;
+  Layout zbv{.pp = 2,
+             .dp = 2,
+             .schedule = "zbv",
+             .chunks = 2,
+             .micro_batch = 4,
+             .micro_batches = 4};
+  // So slow that nothing hides what is reduced.
+  constexpr StatedLinks kSlowest = {1e-5, 5e6, 5e-5, 2e6};
+  const double tied = MakeSteps(EvenModel(), kSlowest).Predict(zbv)->parts.dp;
+  const double both = MakeSteps(untied, kSlowest).Predict(zbv)->parts.dp;
+  const double head = 4.0 * (6144 + 128) * 512 / 5e6;
+  EXPECT_NEAR(both - tied, head, 0.01 * head);
+}
+
+TEST(StepTest, WhatZero3WaitsForInAPipelineIsAlongDp) {
+  StepModel steps = MakeSteps(EvenModel(), kSlow);
+  Layout layout{
+      .pp = 2, .dp = 2, .zero = 3, .micro_batch = 4, .micro_batches = 4};
+  const Step step = *steps.Predict(layout);
+  EXPECT_NEAR(SumOf(step.parts), step.seconds, 0.02 * step.seconds);
+  layout.zero = 2;
+  const Step stays = *steps.Predict(layout);
+  EXPECT_GT(step.parts.dp,
+            stays.parts.dp + 0.8 * (step.seconds - stays.seconds));
+  EXPECT_NEAR(step.parts.bubble, stays.parts.bubble, 0.1 * stays.parts.bubble);
+}
+
+TEST(StepTest, RecomputationRunsTheHeadAgainToo) {
+  StepModel steps = MakeSteps(EvenModel(), kFree);
+  Layout layout{.pp = 2, .micro_batches = 4};
+  const Step kept = *steps.Predict(layout);
+  layout.recompute = Recompute::kFull;
+  const Step again = *steps.Predict(layout);
+  // Each forward twice: 4 parts of work in place of 3.
+  EXPECT_NEAR(again.seconds / kept.seconds, 4.0 / 3, 0.02);
+}
+
 // Every schedule, mesh and option against the bound that the search relies on.
 TEST(StepTest, NoLayoutIsFasterThanItsBound) {
   std::mt19937 random(7);

@@ -7,8 +7,9 @@
 namespace rankwise::plan {
 namespace {
 
-constexpr double kNotThere = -1;
+constexpr double kNotGathered = -1;
 
+// Rows are taken to divide evenly among the ranks.
 std::vector<UnitSize> SizesOf(const std::vector<double>& parameters) {
   std::vector<UnitSize> sizes;
   for (const double numbers : parameters) {
@@ -21,21 +22,21 @@ std::vector<UnitSize> SizesOf(const std::vector<double>& parameters) {
 }  // namespace
 
 UnitSections UnitSectionsOf(const Model& model, const Layout& layout,
+                            const Engine& engine,
                             const std::vector<Stage>& stages,
                             const LayerWork& work) {
   UnitSections all;
   std::optional<size_t> embedding;
-  const bool again = RunsForwardAgain(layout);
-  const auto add = [&](const Work& layer, size_t unit) {
-    const PassSeconds& seconds = layer.seconds;
-    const double left_out =
-        again && seconds.recompute > 0 ? seconds.Forward() : 0;
-    all.sections.push_back(
-        {seconds.Forward(), seconds.Backward() - left_out, {unit}});
+  const bool again = RunsStagesAgain(layout, engine);
+  const auto add = [&](const Work& layer, std::vector<size_t> units) {
+    const double forward = layer.seconds.Forward();
+    all.sections.push_back({forward,
+                            layer.seconds.Backward() - (again ? forward : 0),
+                            std::move(units)});
   };
   const auto add_with_unit = [&](const Work& layer, double parameters) {
     all.parameters.push_back(parameters);
-    add(layer, all.parameters.size() - 1);
+    add(layer, {all.parameters.size() - 1});
   };
   for (const Stage& stage : stages) {
     const size_t begin = all.sections.size();
@@ -46,18 +47,18 @@ UnitSections UnitSectionsOf(const Model& model, const Layout& layout,
     for (int64_t i = 0; i < stage.blocks; ++i)
       add_with_unit(work.block, work.block.parameters);
     if (stage.norm) add_with_unit(work.norm, work.norm.parameters);
-    if (stage.head && model.tied_head && embedding.has_value()) {
-      add(work.head, *embedding);
-    } else if (stage.head) {
-      add_with_unit(work.head, TokenWeights(model, layout));
+    if (stage.head) {
+      if (!model.tied_head || CopiesTiedWeight(model, layout, stage)) {
+        add_with_unit(work.head, TokenWeights(model, layout));
+      } else if (embedding.has_value()) {
+        add(work.head, {*embedding});
+      } else {
+        add(work.head, {});
+      }
     }
     all.stages.push_back({begin, all.sections.size()});
   }
   return all;
-}
-
-bool RunsForwardAgain(const Layout& layout) {
-  return layout.recompute == Recompute::kFull && !layout.is_data_parallel();
 }
 
 UnitOrderConfig UnitOrderOf(const Layout& layout) {
@@ -68,11 +69,13 @@ UnitOrderConfig UnitOrderOf(const Layout& layout) {
 
 UnitPasses::UnitPasses(std::vector<Section> sections, Units& units,
                        size_t count, const UnitOrderConfig& config)
-    : sections_(std::move(sections)), order_(units, count, config) {
+    : sections_(std::move(sections)),
+      count_(count),
+      order_(units, count, config) {
   for (const Section& section : sections_) order_.AddSection(section.units);
 }
 
-void UnitPasses::Forward() { Forward(All()); }
+void UnitPasses::Forward() { StageForward(All()); }
 
 void UnitPasses::Backward(bool reduces) {
   RunBackward(All(), reduces);
@@ -80,7 +83,7 @@ void UnitPasses::Backward(bool reduces) {
   order_.EndStep(/*updates=*/reduces);
 }
 
-void UnitPasses::Forward(const SectionRange& stage) {
+void UnitPasses::StageForward(const SectionRange& stage) {
   for (size_t section = stage.begin; section < stage.end; ++section) {
     order_.BeginForward(section);
     Compute(sections_[section].forward);
@@ -88,7 +91,7 @@ void UnitPasses::Forward(const SectionRange& stage) {
   }
 }
 
-void UnitPasses::Backward(const SectionRange& stage) {
+void UnitPasses::StageBackward(const SectionRange& stage) {
   RunBackward(stage, /*reduces=*/false);
 }
 
@@ -98,7 +101,7 @@ void UnitPasses::RunBackward(const SectionRange& range, bool reduces) {
     Compute(sections_[section].backward);
     for (const size_t unit : sections_[section].units) {
       if (order_.first_section(unit) != section) continue;
-      GradientsAreThere(unit);
+      GradientsDone(unit);
       order_.FinishUnit(unit, reduces);
     }
   }
@@ -107,9 +110,17 @@ void UnitPasses::RunBackward(const SectionRange& range, bool reduces) {
 void UnitPasses::CompleteStep(const SectionRange& stage) {
   for (size_t section = stage.begin; section < stage.end; ++section) {
     for (const size_t unit : sections_[section].units) {
-      if (order_.first_section(unit) == section) order_.Reduce(unit);
+      if (!IsTied(unit)) order_.Reduce(unit);
     }
   }
+}
+
+void UnitPasses::EndStep() {
+  // The engine reduces weights that are tied on one rank after all others.
+  for (size_t unit = 0; unit < count_; ++unit) {
+    if (IsTied(unit)) order_.Reduce(unit);
+  }
+  order_.EndStep(/*updates=*/true);
 }
 
 TimedUnits::TimedUnits(std::vector<Section> sections,
@@ -119,11 +130,11 @@ TimedUnits::TimedUnits(std::vector<Section> sections,
     : UnitPasses(std::move(sections), *this, units.size(), config),
       units_(std::move(units)),
       link_(speed_during_communication),
-      gathered_(units_.size(), kNotThere),
-      reduced_(units_.size(), kNotThere) {}
+      gathered_(units_.size(), kNotGathered),
+      reduced_(units_.size(), kNotGathered) {}
 
 bool TimedUnits::Gathered(size_t unit) const {
-  return gathered_[unit] != kNotThere;
+  return gathered_[unit] != kNotGathered;
 }
 
 void TimedUnits::StartGather(size_t unit) {
@@ -134,7 +145,7 @@ void TimedUnits::FinishGather(size_t unit) { link_.WaitUntil(gathered_[unit]); }
 
 void TimedUnits::Invalidate(size_t unit) {
   FinishGather(unit);
-  gathered_[unit] = kNotThere;
+  gathered_[unit] = kNotGathered;
 }
 
 void TimedUnits::StartReduce(size_t unit) {
@@ -147,7 +158,7 @@ UnitMemory::UnitMemory(UnitSections units, const UnitOrderConfig& order,
       UnitPasses(std::move(units.sections), *this, units.parameters.size(),
                  order) {}
 
-void UnitMemory::GradientsAreThere(size_t unit) {
+void UnitMemory::GradientsDone(size_t unit) {
   AddGradients(unit, /*section=*/0, size(unit).numbers);
 }
 

@@ -16,33 +16,31 @@
 
 namespace rankwise::plan {
 
-// A layer: seconds of one micro-batch, and the units that it uses.
+// A layer: seconds of one micro-batch, and the units that it uses. `backward`
+// is without the forward where its stage runs that again as a whole.
 struct Section {
   double forward = 0, backward = 0;
   std::vector<size_t> units = {};
 };
 
-// Neighbouring sections, as those of a stage; `end` is not one of them.
+// Sections [begin, end), such as those of a stage.
 struct SectionRange {
   size_t begin = 0, end = 0;
 };
 
 struct UnitSections {
-  std::vector<double> parameters;  // numbers of each unit, not yet sharded
+  std::vector<double> parameters;  // elements of each unit, not yet sharded
   std::vector<Section> sections;
   std::vector<SectionRange> stages;
 };
 
-// A unit per layer (--units=block). A tied head uses the embedding's unit, or
-// one of its own if the embedding is not in `stages`, a rank's in order of
-// forward.
+// A unit per layer (--units=block), of `stages`, which are a rank's in order of
+// forward. A tied head uses the embedding's unit, if that is among them, or a
+// unit of its own for the copy of an embedding on another rank.
 UnitSections UnitSectionsOf(const Model& model, const Layout& layout,
+                            const Engine& engine,
                             const std::vector<Stage>& stages,
                             const LayerWork& work);
-
-// Whether a stage of a pipeline runs its forward again before its backward,
-// which Section::backward then leaves out.
-bool RunsForwardAgain(const Layout& layout);
 
 // With --prefetch=1.
 UnitOrderConfig UnitOrderOf(const Layout& layout);
@@ -53,15 +51,16 @@ class UnitPasses {
  public:
   virtual ~UnitPasses() = default;
 
-  // Of the whole model; `reduces`: and the update.
+  // Over the whole model. `reduces`: the last micro-batch of a step; an update
+  // follows.
   void Forward();
   void Backward(bool reduces);
   // Of a pipeline: the passes of its stages, CompleteStep after the last
   // backward of each, and EndStep.
-  void Forward(const SectionRange& stage);
-  void Backward(const SectionRange& stage);
+  void StageForward(const SectionRange& stage);
+  void StageBackward(const SectionRange& stage);
   void CompleteStep(const SectionRange& stage);
-  void EndStep() { order_.EndStep(/*updates=*/true); }
+  void EndStep();
 
   SectionRange All() const { return {0, sections_.size()}; }
 
@@ -71,12 +70,17 @@ class UnitPasses {
 
   virtual void Compute(double /*seconds*/) {}
   // All sections that use the unit have run backward.
-  virtual void GradientsAreThere(size_t /*unit*/) {}
+  virtual void GradientsDone(size_t /*unit*/) {}
 
  private:
   void RunBackward(const SectionRange& range, bool reduces);
+  // A head shares it with an embedding.
+  bool IsTied(size_t unit) const {
+    return order_.first_section(unit) != order_.last_section(unit);
+  }
 
   const std::vector<Section> sections_;
+  const size_t count_;
   UnitOrder order_;
 };
 
@@ -85,8 +89,8 @@ struct UnitSeconds {
   double gather = 0, scatter = 0;
 };
 
-// How long passes take whose collectives follow each other on one link, next to
-// the computing.
+// Times passes whose collectives run one after another on one link, alongside
+// computation.
 class TimedUnits : private Units, public UnitPasses {
  public:
   TimedUnits(std::vector<Section> sections, std::vector<UnitSeconds> units,
@@ -118,7 +122,7 @@ class UnitMemory : private UnitBytes, public UnitPasses {
   using UnitBytes::peak;
 
  private:
-  void GradientsAreThere(size_t unit) override;
+  void GradientsDone(size_t unit) override;
 };
 
 }  // namespace rankwise::plan

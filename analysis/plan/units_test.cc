@@ -1,6 +1,5 @@
 #include "analysis/plan/units.h"
 
-#include <numeric>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -32,11 +31,11 @@ TEST(TimedUnitsTest, InAPipelineBackwardBeginsWithAGather) {
                  {.zero = 3, .micro_batches_take_turns = true},
                  /*speed_during_communication=*/1);
   run.Forward();
-  run.Backward(run.All());
+  run.StageBackward(run.All());
   EXPECT_DOUBLE_EQ(run.exposed(), 1);
 }
 
-TEST(TimedUnitsTest, WithoutASecondCoreEachCallTakesItsTime) {
+TEST(TimedUnitsTest, WithNoSpareCoreEveryCallIsExposed) {
   TimedUnits run(Chain(3), std::vector<UnitSeconds>(3, {0.5, 0.5}), {.zero = 1},
                  /*speed_during_communication=*/0);
   run.Forward();
@@ -53,21 +52,6 @@ TEST(TimedUnitsTest, ASlowLinkSetsThePace) {
   EXPECT_DOUBLE_EQ(run.now(), 11 + 5 + 2);
 }
 
-TEST(LinkRunTest, ComputingIsSlowerWhileACallIsInFlight) {
-  LinkRun run(/*speed_during_communication=*/0.25);
-  EXPECT_DOUBLE_EQ(run.Start(4), 4);
-  run.Compute(0.5);
-  EXPECT_DOUBLE_EQ(run.now(), 2);
-  // Half of it in the 2 s that are left.
-  run.Compute(1);
-  EXPECT_DOUBLE_EQ(run.now(), 4.5);
-  EXPECT_DOUBLE_EQ(run.exposed(), 3);
-  EXPECT_DOUBLE_EQ(run.Start(1), 5.5);
-  EXPECT_DOUBLE_EQ(run.Start(1), 6.5);
-  run.WaitForAll();
-  EXPECT_DOUBLE_EQ(run.exposed(), 5);
-}
-
 UnitMemory FourUnits(const UnitOrderConfig& order) {
   return UnitMemory({std::vector<double>(4, 100), Chain(4), {}}, order,
                     {.zero = order.zero, .ranks = 8, .parameter_bytes = 4});
@@ -80,7 +64,7 @@ int64_t PeakOf(const UnitOrderConfig& order) {
   return memory.peak();
 }
 
-TEST(UnitMemoryTest, ZeRO3HasTwoUnitsAndTheirGradientsAtATime) {
+TEST(UnitMemoryTest, Zero3HoldsOneUnitTheNextMessageAndTwoReductions) {
   // The gathered unit and its gradients, the message of the next, the inputs of
   // two reduce-scatters in flight.
   EXPECT_EQ(PeakOf({.zero = 3}), 400 * (2 + 1 + 2));
@@ -91,42 +75,73 @@ TEST(UnitMemoryTest, ZeRO3HasTwoUnitsAndTheirGradientsAtATime) {
 TEST(UnitMemoryTest, AStageReducesItsGradientsWhenItHasThoseOfAllMicroBatches) {
   const SectionRange first = {0, 2}, second = {2, 4};
   UnitMemory memory = FourUnits({.zero = 2, .micro_batches_take_turns = true});
-  memory.Forward(first);
-  memory.Forward(second);
-  memory.Backward(second);
+  memory.StageForward(first);
+  memory.StageForward(second);
+  memory.StageBackward(second);
   memory.CompleteStep(second);
   EXPECT_EQ(memory.peak(), 400 * (2 + 1)) << "before the first has gradients";
-  memory.Backward(first);
+  memory.StageBackward(first);
   memory.CompleteStep(first);
   memory.EndStep();
-  EXPECT_EQ(memory.peak(), 400 * (2 + 2 + 0)) << "two are still in flight";
+  EXPECT_EQ(memory.peak(), 400 * (2 + 2)) << "two are still in flight";
 }
 
-TEST(UnitSectionsTest, ATiedHeadUsesTheEmbeddingsUnitOrHasACopy) {
-  const Model model{"even", 2, 64, 4, 32, 100, /*tied_head=*/true};
-  const Layout layout;
-  LayerWork work;
-  work.embedding.parameters = (100 + 32) * 64;
-  work.block.parameters = model.BlockParameters();
-  work.norm.parameters = 2 * 64;
-  const UnitSections whole =
-      UnitSectionsOf(model, layout, {{true, true, true, 2}}, work);
+TEST(UnitMemoryTest, AUnitThatIsTiedOnItsRankIsReducedLast) {
+  std::vector<Section> sections = Chain(3);
+  sections[2].units = {0};
+  // The first unit is large: if it were reduced first, while the gradients of
+  // the second wait, 4 * (1000 + 1000 + 100) bytes would be held.
+  UnitMemory memory({{1000, 100}, sections, {}},
+                    {.zero = 2, .micro_batches_take_turns = true},
+                    {.zero = 2, .ranks = 8, .parameter_bytes = 4});
+  memory.StageForward(memory.All());
+  memory.StageBackward(memory.All());
+  EXPECT_EQ(memory.peak(), 4 * 1100);
+  memory.CompleteStep(memory.All());
+  EXPECT_EQ(memory.peak(), 4 * 1200);
+  memory.EndStep();
+  EXPECT_EQ(memory.peak(), 4 * (1000 + 1000 + 100)) << "one is in flight";
+}
+
+class UnitSectionsTest : public ::testing::Test {
+ protected:
+  UnitSectionsTest() {
+    work_.embedding.parameters = (100 + 32) * 64;
+    work_.block.parameters = model_.BlockParameters();
+    work_.norm.parameters = 2 * 64;
+  }
+  UnitSections SectionsOf(const Layout& layout,
+                          const std::vector<Stage>& stages) const {
+    return UnitSectionsOf(model_, layout, *OwnEngine("fp32"), stages, work_);
+  }
+
+  const Model model_ = {"even", 2, 64, 4, 32, 100, /*tied_head=*/true};
+  const Stage first_ = {true, false, false, 1}, last_ = {false, true, true, 1};
+  LayerWork work_;
+};
+
+TEST_F(UnitSectionsTest, ATiedHeadUsesTheEmbeddingsUnit) {
+  const UnitSections whole = SectionsOf({}, {{true, true, true, 2}});
   EXPECT_THAT(whole.parameters,
-              testing::ElementsAre(132 * 64, model.BlockParameters(),
-                                   model.BlockParameters(), 128));
+              testing::ElementsAre(132 * 64, model_.BlockParameters(),
+                                   model_.BlockParameters(), 128));
   ASSERT_EQ(whole.sections.size(), 5);
   EXPECT_THAT(whole.sections.back().units, testing::ElementsAre(0));
-  const UnitSections last =
-      UnitSectionsOf(model, layout, {{false, true, true, 1}}, work);
-  EXPECT_THAT(last.parameters,
-              testing::ElementsAre(model.BlockParameters(), 128, 100 * 64));
 }
 
-TEST(ModelTest, ABlocksTensorsAreItsParameters) {
-  const Model model{"even", 2, 64, 4, 32, 100};
-  const std::vector<double> tensors = model.BlockTensors();
-  EXPECT_EQ(std::accumulate(tensors.begin(), tensors.end(), 0.0),
-            model.BlockParameters());
+TEST_F(UnitSectionsTest, OfAnotherRanksEmbeddingItHasACopy) {
+  EXPECT_THAT(SectionsOf({.pp = 2}, {last_}).parameters,
+              testing::ElementsAre(model_.BlockParameters(), 128, 100 * 64));
+}
+
+TEST_F(UnitSectionsTest, OfZbvsFirstRankItHasNone) {
+  const Layout zbv{.pp = 2, .schedule = "zbv", .chunks = 2};
+  EXPECT_THAT(SectionsOf(zbv, {last_}).parameters,
+              testing::ElementsAre(model_.BlockParameters(), 128));
+  const UnitSections both = SectionsOf(zbv, {first_, last_});
+  ASSERT_EQ(both.stages.size(), 2);
+  EXPECT_EQ(both.stages[1].begin, 2);
+  EXPECT_THAT(both.sections.back().units, testing::ElementsAre(0));
 }
 
 }  // namespace

@@ -172,7 +172,8 @@ void AddTensorExchanges(const Shape& x, const Layout& layout,
   }
 }
 
-// Its exchanges follow each other on one link, next to the blocks.
+// One rank's ring attention: its exchanges run one after another on one link,
+// alongside the blocks.
 class TimedRing final : public RingBackwardRank {
  public:
   TimedRing(double attend, double keys, double gradients,
@@ -199,8 +200,8 @@ class TimedRing final : public RingBackwardRank {
   double keys_end_ = 0, gradients_end_ = 0;
 };
 
-// Ring attention, in the engine's order (docs/hybrid.md). Backward, the
-// gradients of keys and values go around in fp32, too.
+// Ring attention, in the engine's order (docs/hybrid.md). In backward, the
+// gradients of keys and values also go around, in fp32.
 void AddContextExchanges(const Shape& x, const Layout& layout,
                          const Engine& engine, const Cluster& cluster,
                          const AttentionSeconds& attention, CostSide side,
@@ -221,10 +222,8 @@ void AddContextExchanges(const Shape& x, const Layout& layout,
   seconds.cp_backward += backward.exposed();
 }
 
-void AddRecompute(Recompute recompute, const AttentionSeconds& attention,
-                  PassSeconds& seconds) {
-  if (recompute == Recompute::kAttention) seconds.recompute = attention.forward;
-  if (recompute != Recompute::kFull) return;
+// Backward runs the layer's forward again.
+void AddForwardAgain(PassSeconds& seconds) {
   seconds.recompute = seconds.forward;
   seconds.tp_backward += seconds.tp_forward;
   seconds.cp_backward += seconds.cp_forward;
@@ -259,7 +258,9 @@ Work BlockWork(const Model& model, const Layout& layout, const Engine& engine,
   AddTensorExchanges(x, layout, engine, cluster, products, side, work.seconds);
   AddContextExchanges(x, layout, engine, cluster, attention, side,
                       work.seconds);
-  AddRecompute(layout.recompute, attention, work.seconds);
+  if (layout.recompute == Recompute::kAttention)
+    work.seconds.recompute = attention.forward;
+  if (layout.recompute == Recompute::kFull) AddForwardAgain(work.seconds);
   work.kept_bytes = BlockKeptBytes(model, layout, engine);
   // The gradients of the norms' outputs and of what is added to the stream.
   work.until_weight_grad_bytes = engine.value_bytes * 4 * x.between * x.h;
@@ -384,18 +385,23 @@ double TokenWeights(const Model& model, const Layout& layout) {
   return x.vocabulary * x.h;
 }
 
+bool RunsStagesAgain(const Layout& layout, const Engine& engine) {
+  return layout.recompute == Recompute::kFull && !engine.recomputes_blocks &&
+         !layout.is_data_parallel();
+}
+
+bool CopiesTiedWeight(const Model& model, const Layout& layout,
+                      const Stage& stage) {
+  // zbv has the first stage and the last on one rank.
+  return model.tied_head && stage.head && !stage.embedding &&
+         layout.schedule != "zbv";
+}
+
 double ParametersOf(const Model& model, const Layout& layout,
-                    const std::vector<Stage>& stages, const LayerWork& work) {
-  double parameters = 0;
-  bool embedding = false, head = false;
-  for (const Stage& stage : stages) {
-    parameters += work.Of(stage).parameters;
-    embedding = embedding || stage.embedding;
-    head = head || stage.head;
-  }
-  if (model.tied_head && head && !embedding)
-    parameters += TokenWeights(model, layout);
-  return parameters;
+                    const Stage& stage, const LayerWork& work) {
+  const double copy =
+      CopiesTiedWeight(model, layout, stage) ? TokenWeights(model, layout) : 0;
+  return work.Of(stage).parameters + copy;
 }
 
 double TokensWithin(const Model& model, const Layout& layout) {
@@ -446,6 +452,10 @@ LayerWork WorkOf(const Model& model, const Layout& layout, const Engine& engine,
   work.block = BlockWork(model, layout, engine, cluster, side);
   work.norm = NormWork(model, layout, engine, cluster);
   work.head = HeadWork(model, layout, engine, cluster, side);
+  if (RunsStagesAgain(layout, engine)) {
+    for (Work* layer : {&work.embedding, &work.norm, &work.head})
+      AddForwardAgain(layer->seconds);
+  }
   work.input_bytes = StreamBytes(layout, engine) *
                      TokensBetween(model, layout) *
                      static_cast<double>(model.width);

@@ -3,8 +3,6 @@
 #ifndef RANKWISE_ANALYSIS_PLAN_WORK_H_
 #define RANKWISE_ANALYSIS_PLAN_WORK_H_
 
-#include <vector>
-
 #include "analysis/plan/cluster.h"
 #include "analysis/plan/layout.h"
 #include "analysis/plan/model.h"
@@ -61,13 +59,21 @@ double BlockKeptBytes(const Model& model, const Layout& layout,
 double StreamBytes(const Layout& layout, const Engine& engine);
 double NormInputBytes(const Layout& layout, const Engine& engine);
 
-// The numbers of the token embedding's weight on this rank.
+// The elements of the token embedding's weight on this rank.
 double TokenWeights(const Model& model, const Layout& layout);
 
-// The numbers of a rank's stages, with its copy of a tied weight whose owner is
-// on another rank.
+// Whether a stage runs its whole forward again before its backward, as those of
+// a pipeline do.
+bool RunsStagesAgain(const Layout& layout, const Engine& engine);
+
+// Whether the stage's head has a copy of a tied weight, as the embedding that
+// owns it is on another rank.
+bool CopiesTiedWeight(const Model& model, const Layout& layout,
+                      const Stage& stage);
+
+// The elements of a stage on this rank, with such a copy.
 double ParametersOf(const Model& model, const Layout& layout,
-                    const std::vector<Stage>& stages, const LayerWork& work);
+                    const Stage& stage, const LayerWork& work);
 
 // Of all tokens of a micro-batch that this rank has between blocks, and within.
 double TokensBetween(const Model& model, const Layout& layout);

@@ -82,21 +82,38 @@ class Ring {
   const ContextParallel& cp_;
 };
 
+// This rank's keys and values, and then those of the others.
+class KeysAround {
+ public:
+  KeysAround(const torch::Tensor& k, const torch::Tensor& v, const Ring& ring,
+             const ContextParallel& cp)
+      : ring_(ring), shift_(cp, kKeysTag), held_(at::stack({k, v})) {}
+
+  void Start(int step) {
+    shift_.Start(held_, ring_.BufferFor(step + 1, held_));
+  }
+  void Take() { held_ = shift_.Take(); }
+  const torch::Tensor& held() const { return held_; }
+
+ private:
+  const Ring& ring_;
+  RingShift shift_;
+  torch::Tensor held_;
+};
+
 class ForwardRank final : public RingForwardRank {
  public:
   ForwardRank(const torch::Tensor& q, const torch::Tensor& k,
               const torch::Tensor& v, const Ring& ring,
               const ContextParallel& cp)
-      : q_(q), ring_(ring), keys_(cp, kKeysTag), held_(at::stack({k, v})) {}
+      : q_(q), ring_(ring), keys_(k, v, ring, cp) {}
 
-  void StartKeys(int step) override {
-    keys_.Start(held_, ring_.BufferFor(step + 1, held_));
-  }
-  void TakeKeys() override { held_ = keys_.Take(); }
+  void StartKeys(int step) override { keys_.Start(step); }
+  void TakeKeys() override { keys_.Take(); }
   void Attend(int step) override {
     const Step s = ring_.StepAt(step);
-    BlockAttention block =
-        AttendToBlock(s.Rows(q_), s.Keys(held_[0]), s.Keys(held_[1]), s.causal);
+    BlockAttention block = AttendToBlock(s.Rows(q_), s.Keys(keys_.held()[0]),
+                                         s.Keys(keys_.held()[1]), s.causal);
     if (step == 0) {
       whole_ = {block.out.to(block.log_sum_exp.scalar_type()),
                 block.log_sum_exp};
@@ -112,8 +129,7 @@ class ForwardRank final : public RingForwardRank {
  private:
   const torch::Tensor q_;
   const Ring& ring_;
-  RingShift keys_;
-  torch::Tensor held_;
+  KeysAround keys_;
   BlockAttention whole_;
 };
 
@@ -127,23 +143,20 @@ class BackwardRank final : public RingBackwardRank {
         q_(q),
         whole_(whole),
         ring_(ring),
-        keys_(cp, kKeysTag),
-        gradients_(cp, kGradientsTag),
-        held_(at::stack({k, v})) {
+        keys_(k, v, ring, cp),
+        gradients_(cp, kGradientsTag) {
     const auto wide = q.options().dtype(whole.log_sum_exp.scalar_type());
     dq_ = at::zeros_like(q, wide);
-    sums_ = at::zeros(held_.sizes(), wide);
+    sums_ = at::zeros(keys_.held().sizes(), wide);
   }
 
-  void StartKeys(int step) override {
-    keys_.Start(held_, ring_.BufferFor(step + 1, held_));
-  }
-  void TakeKeys() override { held_ = keys_.Take(); }
+  void StartKeys(int step) override { keys_.Start(step); }
+  void TakeKeys() override { keys_.Take(); }
   void Attend(int step) override {
     const Step s = ring_.StepAt(step);
-    block_ =
-        AttendToBlockBackward(s.Rows(gradient_), s.Rows(q_), s.Keys(held_[0]),
-                              s.Keys(held_[1]), s.Rows(whole_), s.causal);
+    block_ = AttendToBlockBackward(
+        s.Rows(gradient_), s.Rows(q_), s.Keys(keys_.held()[0]),
+        s.Keys(keys_.held()[1]), s.Rows(whole_), s.causal);
     s.Rows(dq_).add_(block_.q);
   }
   void AddGradients(int step) override {
@@ -166,8 +179,9 @@ class BackwardRank final : public RingBackwardRank {
   const torch::Tensor gradient_, q_;
   const BlockAttention whole_;
   const Ring& ring_;
-  RingShift keys_, gradients_;
-  torch::Tensor held_, sums_, dq_;
+  KeysAround keys_;
+  RingShift gradients_;
+  torch::Tensor sums_, dq_;
   BlockGradients block_;
 };
 

@@ -94,8 +94,8 @@ TEST(DdpTest, ManySmallBuckets) {
   });
 }
 
-// The buckets of layers of so many bytes, multiples of 64, in the order of
-// their reduction.
+// The buckets, in reduction order, of layers of `layer_bytes` (multiples of
+// 64).
 std::vector<int64_t> BucketsOf(const std::vector<int64_t>& layer_bytes,
                                const DdpConfig& config) {
   std::vector<int64_t> bytes;

@@ -81,13 +81,13 @@ FullyShardedDataParallel::FullyShardedDataParallel(torch::nn::Module& module,
                                                    const ShardingGroups& groups,
                                                    const Group& line,
                                                    const ShardingConfig& config,
-                                                   size_t units)
+                                                   size_t num_units)
     : module_(module),
       groups_(groups),
       line_(line),
       config_(config),
       units_(config.stage),
-      order_(units_, units,
+      order_(units_, num_units,
              {.zero = config.stage,
               .prefetch = config.prefetch,
               .micro_batches_take_turns = config.micro_batches_take_turns}) {
@@ -214,8 +214,8 @@ void FullyShardedDataParallel::AfterBackward() {
 }
 
 void FullyShardedDataParallel::FinishReduces() {
-  // ZeRO 3 may have gathered units ahead that nothing used, as in a pipeline
-  // whose last action runs a stage's forward again.
+  // EndStep also discards units that ZeRO 3 gathered ahead and nothing used, as
+  // in a pipeline whose last action runs a stage's forward again.
   order_.EndStep(/*updates=*/step_syncs_);
   buffers_stale_ = step_syncs_;
 }

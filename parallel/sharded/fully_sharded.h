@@ -127,7 +127,7 @@ class FullyShardedDataParallel : public DataParallelEngine,
 
   FullyShardedDataParallel(torch::nn::Module& module,
                            const ShardingGroups& groups, const Group& line,
-                           const ShardingConfig& config, size_t units);
+                           const ShardingConfig& config, size_t num_units);
   void AddUnit(const UnitSpec& spec,
                const std::map<const void*, std::string>& names);
   void WatchGradients(size_t unit);

@@ -136,7 +136,6 @@ void ShardedUnit::Allocate() {
 }
 
 void ShardedUnit::StartGather() {
-  if (gathered()) return;
   state_ = State::kGathering;
   if (parameters_.empty()) return;
   const at::NoGradGuard no_grad;

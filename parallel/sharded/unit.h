@@ -106,7 +106,7 @@ class ShardedUnit {
   ExposedComm gather_wait_, reduce_wait_;
 };
 
-// Those of a model, for UnitOrder.
+// A model's units, for UnitOrder.
 class ShardedUnits final : public Units {
  public:
   explicit ShardedUnits(int zero) : zero_(zero) {}

@@ -1,7 +1,7 @@
 #include "trainers/loop/unsharded_memory.h"
 
 #include <optional>
-#include <string>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -17,8 +17,8 @@ using Shape = std::vector<int64_t>;
 
 constexpr int kFp32Bytes = 4, kBf16Bytes = 2;
 
-// A layer's use of a unit. The gradients of `numbers` parameters are complete
-// when its backward is over: of those that no earlier layer uses.
+// A layer's use of a unit. `numbers`: elements that no earlier layer uses;
+// their gradients are complete after this layer's backward.
 struct Use {
   size_t unit = 0;
   int64_t numbers = 0;
@@ -26,6 +26,7 @@ struct Use {
 
 struct Layout {
   std::vector<UnitSize> units;
+  std::set<size_t> tied;                   // with a weight of two layers here
   std::vector<std::vector<Use>> sections;  // by layer
 };
 
@@ -112,6 +113,7 @@ class LayoutBuilder {
     const bool used = absl::c_any_of(
         uses, [index](const Use& use) { return use.unit == index; });
     if (!used) uses.push_back({index});
+    layout_.tied.insert(index);
   }
 
   const ModelSpec& model_;
@@ -120,7 +122,7 @@ class LayoutBuilder {
   Layout layout_;
 };
 
-// The calls of a step to the engine's order of its units.
+// Makes a step's calls to UnitOrder and counts bytes.
 class Replay {
  public:
   Replay(const Layout& layout, const Sharding& sharding, bool takes_turns)
@@ -171,7 +173,9 @@ class Replay {
   void Complete(const LayerRange& layers) {
     for (size_t section = layers.begin; section < layers.end; ++section) {
       for (const Use& use : layout_.sections[section]) {
-        if (use.numbers > 0 && (to_start_[use.unit] -= use.numbers) == 0)
+        const bool completes =
+            use.numbers > 0 && (to_start_[use.unit] -= use.numbers) == 0;
+        if (completes && layout_.tied.count(use.unit) == 0)
           order_.Reduce(use.unit);
       }
     }
@@ -179,7 +183,11 @@ class Replay {
 
   // After the backward of a micro-batch, or of all that take turns.
   void Finish(bool updates) {
-    if (!takes_turns_) order_.EndBackward();
+    if (takes_turns_) {
+      for (const size_t unit : layout_.tied) order_.Reduce(unit);
+    } else {
+      order_.EndBackward();
+    }
     order_.EndStep(updates);
   }
 

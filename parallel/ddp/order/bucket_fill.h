@@ -18,8 +18,8 @@ class BucketFill {
                       int64_t bucket_cap_bytes = kBucketCapBytes)
       : size_(first_bucket_bytes), cap_(bucket_cap_bytes) {}
 
-  // The bytes of the bucket that this gradient completes, 0 if none: a bucket
-  // is complete as soon as it has its size, however large its last gradient is.
+  // The size of the bucket that this gradient completes, or 0. A bucket is
+  // complete once it reaches its limit, so its last gradient may exceed it.
   int64_t Add(int64_t bytes) {
     bytes_ += bytes;
     return bytes_ < size_ ? 0 : Take();

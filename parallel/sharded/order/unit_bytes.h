@@ -12,7 +12,7 @@
 
 namespace rankwise {
 
-// Of buffers that hold more than this rank's share.
+// Counts buffers that hold more than this rank's share.
 struct UnshardedBytes {
   int64_t now = 0;
   int64_t peak = 0;            // since the beginning
@@ -38,8 +38,9 @@ class UnitBytes : public Units {
   UnitBytes(std::vector<UnitSize> units, const UnitBytesConfig& config)
       : units_(std::move(units)), config_(config), states_(units_.size()) {}
 
-  // Whole gradients of those of the unit's numbers, this many, that a section
-  // uses first; what an earlier micro-batch left there is added to in place.
+  // Counts the full gradients of the `numbers` elements of the unit that
+  // `section` is the first to use. Later micro-batches accumulate in place and
+  // add nothing.
   void AddGradients(size_t unit, size_t section, int64_t numbers);
   const UnitSize& size(size_t unit) const { return units_[unit]; }
   int64_t peak() const { return bytes_.peak; }

@@ -21,7 +21,7 @@ class Units {
   virtual void StartGather(size_t unit) = 0;
   // Waits for it, if it is under way.
   virtual void FinishGather(size_t unit) = 0;
-  // What is gathered, if anything, is of no use any more; ZeRO 3 frees it.
+  // Discards what was gathered, if anything; ZeRO 3 also frees it.
   virtual void Invalidate(size_t unit) = 0;
   virtual void StartReduce(size_t unit) = 0;
   virtual void FinishReduce(size_t unit) = 0;
@@ -31,8 +31,8 @@ struct UnitOrderConfig {
   int zero = 3;
   // Units whose parameters are gathered ahead of the one that computes.
   int prefetch = 1;
-  // As in a pipeline: after a forward, not the same micro-batch's backward may
-  // be next.
+  // As in a pipeline: the backward that follows a forward need not be of the
+  // same micro-batch.
   bool micro_batches_take_turns = false;
 };
 
@@ -58,7 +58,8 @@ class UnitOrder {
   void BeginForward(size_t section);
   void EndForward(size_t section, bool trains);
   void BeginBackward(size_t section);
-  // All gradients of the unit are there; `reduces`: they are to be reduced.
+  // Call once all of the unit's gradients are computed; `reduces`: start
+  // reducing them.
   void FinishUnit(size_t unit, bool reduces);
   // After the backward of a micro-batch. Not where micro-batches take turns.
   void EndBackward();
@@ -68,11 +69,11 @@ class UnitOrder {
   void Reduce(size_t unit);
   // Waits for all reductions. `updates`: an update follows.
   void EndStep(bool updates);
-  // The rows were changed: nothing that is gathered is of use.
+  // The rows have changed: discards everything gathered.
   void InvalidateAll();
 
-  // How often the unit had not been asked for before it was needed, since this
-  // was last called.
+  // How often, since the last call, the unit was needed before its all-gather
+  // had been started.
   int64_t TakeMisses(size_t unit);
 
  private:

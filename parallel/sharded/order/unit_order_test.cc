@@ -85,6 +85,16 @@ TEST(UnitOrderTest, Zero3GathersOneUnitAheadAndFreesAfterUse) {
   EXPECT_EQ(chain.order.TakeMisses(1), 0);
 }
 
+TEST(UnitOrderTest, TheEndOfBackwardFreesWhatWasGatheredForNothing) {
+  Chain chain({.zero = 3, .prefetch = 1});
+  chain.Forward();
+  chain.order.BeginBackward(2);
+  chain.order.FinishUnit(2, /*reduces=*/false);
+  EXPECT_EQ(chain.units.Take(), "=2 +1 -2");
+  chain.order.EndBackward();
+  EXPECT_EQ(chain.units.Take(), "-1");
+}
+
 TEST(UnitOrderTest, AnEvaluationFreesTheLastUnitToo) {
   Chain chain({.zero = 3, .prefetch = 0});
   EXPECT_THAT(chain.Forward(/*trains=*/false),
