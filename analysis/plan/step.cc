@@ -122,9 +122,12 @@ absl::StatusOr<StepModel::Schedules*> StepModel::SchedulesOf(
 }
 
 const LayerWork& StepModel::WorkFor(const Layout& layout) {
+  const bool casts_once = CastsOnce(layout);
   const auto key = std::make_tuple(layout.tp, layout.cp, layout.micro_batch,
                                    static_cast<int>(layout.recompute),
-                                   layout.sequence_parallel, layout.zero > 0);
+                                   layout.sequence_parallel, layout.zero > 0,
+                                   layout.is_data_parallel(),
+                                   casts_once ? layout.micro_batches : 0);
   const auto found = works_.find(key);
   if (found != works_.end()) return found->second;
   return works_

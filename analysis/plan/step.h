@@ -135,8 +135,12 @@ class StepModel {
   std::map<int64_t, Cut> cuts_;  // by stages
   std::map<std::tuple<std::string, int64_t, int64_t, int64_t>, Schedules>
       schedules_;
-  // By tp, cp, micro-batch, recompute, sequence parallel, whether ZeRO.
-  std::map<std::tuple<int64_t, int64_t, int64_t, int, bool, bool>, LayerWork>
+  // By what WorkOf takes from a layout: tp, cp, micro-batch, recompute,
+  // sequence parallel, whether ZeRO and data-parallel, micro-batches where
+  // weights are cast once for all of them.
+  std::map<
+      std::tuple<int64_t, int64_t, int64_t, int, bool, bool, bool, int64_t>,
+      LayerWork>
       works_;
 };
 

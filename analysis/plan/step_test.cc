@@ -310,6 +310,30 @@ TEST(StepTest, RecomputationRunsTheHeadAgainToo) {
   EXPECT_NEAR(again.seconds / kept.seconds, 4.0 / 3, 0.02);
 }
 
+// What is kept from one layout must not be taken for another.
+TEST(StepTest, AStepDoesNotDependOnTheLayoutsBeforeIt) {
+  Setting setting = {EvenModel(), *OwnEngine("bf16"), MakeCluster(kSlow)};
+  setting.cluster.device.memory_bytes_per_second = 1e11;
+  const Layout sharded{.dp = 2, .zero = 1, .recompute = Recompute::kFull},
+      replicas{.dp = 2, .micro_batches = 4};
+  Layout stages = sharded, once = replicas, pipeline = replicas;
+  stages.pp = pipeline.pp = 2;
+  once.micro_batches = 1;
+  const std::vector<Layout> layouts = {sharded, stages,   replicas,
+                                       once,    pipeline, sharded};
+  StepModel forward = *StepModel::Create(setting),
+            backward = *StepModel::Create(setting);
+  for (size_t i = 0; i < layouts.size(); ++i) {
+    for (auto& [steps, layout] :
+         {std::pair<StepModel*, Layout>(&forward, layouts[i]),
+          {&backward, layouts[layouts.size() - 1 - i]}}) {
+      EXPECT_EQ(steps->Quick(layout)->seconds,
+                StepModel::Create(setting)->Quick(layout)->seconds)
+          << MeshName(layout) << ", " << DetailsOf(layout);
+    }
+  }
+}
+
 // Every schedule, mesh and option against the bound that the search relies on.
 TEST(StepTest, NoLayoutIsFasterThanItsBound) {
   std::mt19937 random(7);

@@ -89,8 +89,8 @@ TEST(UnitMemoryTest, AStageReducesItsGradientsWhenItHasThoseOfAllMicroBatches) {
 TEST(UnitMemoryTest, AUnitThatIsTiedOnItsRankIsReducedLast) {
   std::vector<Section> sections = Chain(3);
   sections[2].units = {0};
-  // The first unit is large: if it were reduced first, while the gradients of
-  // the second wait, 4 * (1000 + 1000 + 100) bytes would be held.
+  // The first unit is large: CompleteStep would have to hold 4 * 1000 bytes
+  // more if it reduced that.
   UnitMemory memory({{1000, 100}, sections, {}},
                     {.zero = 2, .micro_batches_take_turns = true},
                     {.zero = 2, .ranks = 8, .parameter_bytes = 4});

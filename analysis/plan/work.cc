@@ -232,9 +232,8 @@ void AddForwardAgain(PassSeconds& seconds) {
 // Bytes that kernels move per parameter in a micro-batch: to add up its
 // gradient and to cast it.
 double BytesPerParameter(const Layout& layout, const Engine& engine) {
-  const bool casts_once = layout.is_data_parallel() && layout.zero == 0;
   const double casts =
-      casts_once ? 1 / static_cast<double>(layout.micro_batches) : 1.0;
+      CastsOnce(layout) ? 1 / static_cast<double>(layout.micro_batches) : 1.0;
   return engine.accumulate_bytes + engine.cast_bytes * casts;
 }
 
@@ -385,6 +384,10 @@ double TokenWeights(const Model& model, const Layout& layout) {
   return x.vocabulary * x.h;
 }
 
+bool CastsOnce(const Layout& layout) {
+  return layout.is_data_parallel() && layout.zero == 0;
+}
+
 bool RunsStagesAgain(const Layout& layout, const Engine& engine) {
   return layout.recompute == Recompute::kFull && !engine.recomputes_blocks &&
          !layout.is_data_parallel();
@@ -393,7 +396,7 @@ bool RunsStagesAgain(const Layout& layout, const Engine& engine) {
 bool CopiesTiedWeight(const Model& model, const Layout& layout,
                       const Stage& stage) {
   // zbv has the first stage and the last on one rank.
-  return model.tied_head && stage.head && !stage.embedding &&
+  return model.tied_head && stage.head && !stage.embedding && layout.pp > 1 &&
          layout.schedule != "zbv";
 }
 

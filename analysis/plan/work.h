@@ -44,8 +44,11 @@ struct LayerWork {
   Work Of(const Stage& stage) const;
 };
 
-// Of a model that CheckLayout accepts; `bytes_and_flops`: each kernel takes the
-// longer of its FLOPs at the device's efficiency and its bytes of memory.
+// Of a model that CheckLayout accepts. A kernel takes the longer of its FLOPs
+// at the device's efficiency and its bytes of memory. Takes tp, cp, the
+// micro-batch, recomputation and sequence parallelism from `layout`, and
+// whether it is data-parallel and has ZeRO; where CastsOnce, the micro-batches,
+// too.
 LayerWork WorkOf(const Model& model, const Layout& layout, const Engine& engine,
                  const Cluster& cluster, CostSide side);
 
@@ -61,6 +64,9 @@ double NormInputBytes(const Layout& layout, const Engine& engine);
 
 // The elements of the token embedding's weight on this rank.
 double TokenWeights(const Model& model, const Layout& layout);
+
+// Whether weights are cast once a step, for all of its micro-batches.
+bool CastsOnce(const Layout& layout);
 
 // Whether a stage runs its whole forward again before its backward, as those of
 // a pipeline do.
