@@ -52,9 +52,8 @@ double RingSeconds(const NetworkModel& network, double bytes, double shared,
 std::string ShortCoresText(const Cluster& cluster) {
   return cluster.cores_are_short
              ? "The ranks on a host have more threads than it has cores. A "
-               "rank "
-               "that others are waiting for may not be scheduled, so layouts "
-               "with tp, cp or pp may take longer than planned.\n"
+               "rank that others are waiting for may not be scheduled, so "
+               "layouts with tp, cp or pp may take longer than planned.\n"
              : "";
 }
 

@@ -276,8 +276,8 @@ StepModel::Timing StepModel::TimeDataParallel(const Layout& layout,
     arrive(work.head, {token});
   }
   arrive(work.norm, std::vector(2, work.norm.parameters / 2));
-  for (int64_t i = 0; i < model.blocks; ++i)
-    arrive(work.block, model.BlockTensors());
+  const std::vector<double> block = model.BlockTensors();
+  for (int64_t i = 0; i < model.blocks; ++i) arrive(work.block, block);
   arrive(work.embedding, {token, work.embedding.parameters - token});
   reduce(buckets.Take());
   run.WaitForAll();

@@ -312,7 +312,7 @@ Work HeadWork(const Model& model, const Layout& layout, const Engine& engine,
   const Kernels kernels(cluster.device, engine.value_bytes);
   const double product = kernels.Product(x.within, x.vocabulary, x.h);
   const double logits = x.within * x.vocabulary;
-  const double weights = x.vocabulary * x.h;
+  const double weights = TokenWeights(model, layout);
   Work work;
   if (!model.tied_head) work.parameters = weights;
   work.seconds.forward = product + kernels.Move(kLossBytes / 2 * logits);
