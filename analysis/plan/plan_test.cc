@@ -7,6 +7,7 @@
 #include <fstream>
 #include <sstream>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "analysis/cost_model/runs_for_test.h"
@@ -93,18 +94,23 @@ double ChildrensCpuSeconds() {
              static_cast<double>(used.ru_utime.tv_usec + used.ru_stime.tv_usec);
 }
 
-// 10,000 ranks, and sizes that are not powers of two. 0.1 s and 1 s on an AMD
-// EPYC; the limit leaves room for slow machines.
-TEST(Plan, TakesManyRanks) {
-  for (const char* flags :
-       {"--model=gpt3-175b --world_sizes=96,1000,10000 --best=1",
-        "--model=megatron-1t --world_sizes=10000 --batch_per_rank=2"}) {
+// 10,000 ranks, sizes that are not powers of two, and steps of up to 4,194,304
+// micro-batches. 0.1 s, 1 s and 3 s on an AMD EPYC; the limit leaves room for
+// slow machines.
+TEST(Plan, TakesManyRanksAndMicroBatches) {
+  for (const auto& [flags, ranks] :
+       {std::pair("--model=gpt3-175b --world_sizes=96,1000,10000 --best=1",
+                  "10000 ranks, "),
+        std::pair("--model=megatron-1t --world_sizes=10000 --batch_per_rank=2",
+                  "10000 ranks, "),
+        std::pair("--model=gpt3-175b --world_sizes=64 --batch_per_rank=65536",
+                  "64 ranks, 4194304 examples")}) {
     const double before = ChildrensCpuSeconds();
     const Finished plan =
         RunPlan(absl::StrCat("--cluster=h100-superpod ", flags));
     EXPECT_EQ(plan.code, 0) << plan.text;
     EXPECT_LT(ChildrensCpuSeconds() - before, 10) << flags;
-    EXPECT_THAT(plan.text, HasSubstr("10000 ranks, "));
+    EXPECT_THAT(plan.text, HasSubstr(ranks));
   }
 }
 

@@ -51,10 +51,15 @@ Interval IntervalOf(double value, double low, double high, double deviation) {
           value + std::hypot(own, high - value)};
 }
 
-Memory Fullest(const std::vector<Memory>& ranks) {
-  return *absl::c_max_element(ranks, [](const Memory& a, const Memory& b) {
-    return a.sum() < b.sum();
-  });
+// Of the first stage's forwards.
+std::vector<double> StartsOfMicroBatches(const Schedule& schedule,
+                                         const Timeline& timeline) {
+  std::vector<double> starts;
+  for (const Span& span : timeline.ranks[schedule.rank_of_stage.front()]) {
+    if (span.action.stage == 0 && span.action.kind == ActionKind::kForward)
+      starts.push_back(span.start_seconds);
+  }
+  return starts;
 }
 
 std::string LimitOf(const Step& step, double memory_bytes) {
@@ -87,13 +92,15 @@ struct StepModel::Timing {
   double seconds = 0;
   double exposed_dp = 0;
   double update = 0;
-  PassSeconds pass;  // of the rank that computes longest, one micro-batch
+  PassSeconds pass;    // of the rank that computes longest, one micro-batch
+  int64_t period = 1;  // micro-batches after which the timeline repeats
 };
 
-absl::StatusOr<StepModel> StepModel::Create(Setting setting) {
+absl::StatusOr<StepModel> StepModel::Create(Setting setting,
+                                            int64_t longest_simulated) {
   RETURN_IF_ERROR(CheckModel(setting.model));
   RETURN_IF_ERROR(CheckNetwork(setting.cluster));
-  return StepModel(std::move(setting));
+  return StepModel(std::move(setting), longest_simulated);
 }
 
 absl::StatusOr<const StepModel::Cut*> StepModel::CutOf(const Layout& layout) {
@@ -418,6 +425,7 @@ absl::StatusOr<StepModel::Timing> StepModel::TimePipeline(const Layout& layout,
                    SimulateOnSharedCores(schedule, costs, faster));
 
   Timing timing;
+  timing.period = FindPeriod(StartsOfMicroBatches(schedule, timeline));
   std::vector<std::vector<double>> reduce(layout.pp);
   std::vector<double> outside(layout.pp);
   double longest = -1;
@@ -458,11 +466,10 @@ absl::StatusOr<StepModel::Timing> StepModel::TimePipeline(const Layout& layout,
   return timing;
 }
 
-absl::StatusOr<StepModel::Timing> StepModel::Time(const Layout& layout,
-                                                  CostSide side,
-                                                  bool with_link) {
+absl::StatusOr<StepModel::Timing> StepModel::TimeInFull(const Layout& layout,
+                                                        CostSide side,
+                                                        bool with_link) {
   const auto& [model, engine, cluster] = setting_;
-  RETURN_IF_ERROR(CheckLayout(model, layout, engine));
   const LayerWork work = side == CostSide::kMiddle
                              ? WorkFor(layout)
                              : WorkOf(model, layout, engine, cluster, side);
@@ -471,33 +478,68 @@ absl::StatusOr<StepModel::Timing> StepModel::Time(const Layout& layout,
   return TimeDataParallel(layout, work, side);
 }
 
-absl::StatusOr<Memory> StepModel::FullestRank(const Layout& layout) {
+absl::StatusOr<StepModel::Timing> StepModel::Time(const Layout& layout,
+                                                  CostSide side,
+                                                  bool with_link) {
+  RETURN_IF_ERROR(CheckLayout(setting_.model, layout, setting_.engine));
+  auto steps = Shorten(layout, longest_simulated_);
+  // With weights cast once, micro-batches are not simulated one by one.
+  if (!steps.has_value() || CastsOnce(layout))
+    return TimeInFull(layout, side, with_link);
+  ASSIGN_OR_RETURN(const Timing first,
+                   TimeInFull(steps->more, side, with_link));
+  steps = Shorten(layout, longest_simulated_, first.period);
+  ASSIGN_OR_RETURN(const Timing fewer,
+                   TimeInFull(steps->fewer, side, with_link));
+  ASSIGN_OR_RETURN(Timing timing, TimeInFull(steps->more, side, with_link));
+  timing.seconds = steps->Extrapolate(fewer.seconds, timing.seconds);
+  timing.exposed_dp = steps->Extrapolate(fewer.exposed_dp, timing.exposed_dp);
+  return timing;
+}
+
+absl::StatusOr<std::vector<Memory>> StepModel::MemoryInFull(
+    const Layout& layout, bool with_messages) {
   const auto& [model, engine, cluster] = setting_;
-  RETURN_IF_ERROR(CheckLayout(model, layout, engine));
   ASSIGN_OR_RETURN(const Cut* cut, CutOf(layout));
   ASSIGN_OR_RETURN(Schedules * schedules, SchedulesOf(layout));
-  if (!schedules->complete.has_value()) {
+  if (with_messages && !schedules->complete.has_value()) {
     ASSIGN_OR_RETURN(schedules->complete,
                      AddCommunication(schedules->computation));
   }
-  return Fullest(RankMemory(model, layout, engine, WorkFor(layout), *cut,
-                            *schedules->complete));
+  return RankMemory(
+      model, layout, engine, WorkFor(layout), *cut,
+      with_messages ? *schedules->complete : schedules->computation);
+}
+
+absl::StatusOr<Memory> StepModel::FullestRank(const Layout& layout,
+                                              bool with_messages) {
+  RETURN_IF_ERROR(CheckLayout(setting_.model, layout, setting_.engine));
+  const auto steps = Shorten(layout, longest_simulated_);
+  ASSIGN_OR_RETURN(
+      std::vector<Memory> ranks,
+      MemoryInFull(steps.has_value() ? steps->more : layout, with_messages));
+  if (steps.has_value()) {
+    ASSIGN_OR_RETURN(const std::vector<Memory> fewer,
+                     MemoryInFull(steps->fewer, with_messages));
+    for (size_t rank = 0; rank < ranks.size(); ++rank) {
+      double& bytes = ranks[rank].activations;
+      bytes = steps->Extrapolate(fewer[rank].activations, bytes);
+    }
+  }
+  return *absl::c_max_element(ranks, [](const Memory& a, const Memory& b) {
+    return a.sum() < b.sum();
+  });
 }
 
 absl::StatusOr<Memory> StepModel::WithoutMessages(const Layout& layout) {
-  const auto& [model, engine, cluster] = setting_;
-  RETURN_IF_ERROR(CheckLayout(model, layout, engine));
-  ASSIGN_OR_RETURN(const Cut* cut, CutOf(layout));
-  ASSIGN_OR_RETURN(const Schedules* schedules, SchedulesOf(layout));
-  return Fullest(RankMemory(model, layout, engine, WorkFor(layout), *cut,
-                            schedules->computation));
+  return FullestRank(layout, /*with_messages=*/false);
 }
 
 absl::StatusOr<Step> StepModel::StepOf(const Layout& layout,
                                        const Timing& timing) {
   const auto& [model, engine, cluster] = setting_;
   Step step;
-  ASSIGN_OR_RETURN(step.memory, FullestRank(layout));
+  ASSIGN_OR_RETURN(step.memory, FullestRank(layout, /*with_messages=*/true));
   step.seconds = timing.seconds;
   step.examples_per_second =
       static_cast<double>(layout.global_batch()) / step.seconds;

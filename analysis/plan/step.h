@@ -4,6 +4,7 @@
 #ifndef RANKWISE_ANALYSIS_PLAN_STEP_H_
 #define RANKWISE_ANALYSIS_PLAN_STEP_H_
 
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
@@ -13,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "analysis/plan/cluster.h"
 #include "analysis/plan/layout.h"
+#include "analysis/plan/long_step.h"
 #include "analysis/plan/memory.h"
 #include "analysis/plan/model.h"
 #include "analysis/plan/units.h"
@@ -63,8 +65,10 @@ struct Step {
 // thread-safe.
 class StepModel {
  public:
-  // Fails as CheckModel and CheckNetwork do.
-  static absl::StatusOr<StepModel> Create(Setting setting);
+  // Fails as CheckModel and CheckNetwork do. Steps of more micro-batches than
+  // `longest_simulated` are extrapolated (long_step.h).
+  static absl::StatusOr<StepModel> Create(
+      Setting setting, int64_t longest_simulated = kLongestSimulatedStep);
 
   const Setting& setting() const { return setting_; }
 
@@ -90,14 +94,21 @@ class StepModel {
     std::optional<Schedule> complete;  // with communication, once needed
   };
 
-  explicit StepModel(Setting setting) : setting_(std::move(setting)) {}
+  StepModel(Setting setting, int64_t longest_simulated)
+      : setting_(std::move(setting)), longest_simulated_(longest_simulated) {}
 
   absl::StatusOr<const Cut*> CutOf(const Layout& layout);
   absl::StatusOr<Schedules*> SchedulesOf(const Layout& layout);
   const LayerWork& WorkFor(const Layout& layout);
   absl::StatusOr<Timing> Time(const Layout& layout, CostSide side,
                               bool with_link);
-  absl::StatusOr<Memory> FullestRank(const Layout& layout);
+  // Simulates all micro-batches.
+  absl::StatusOr<Timing> TimeInFull(const Layout& layout, CostSide side,
+                                    bool with_link);
+  // Of each rank along pp.
+  absl::StatusOr<std::vector<Memory>> MemoryInFull(const Layout& layout,
+                                                   bool with_messages);
+  absl::StatusOr<Memory> FullestRank(const Layout& layout, bool with_messages);
   // Without parts and intervals.
   absl::StatusOr<Step> StepOf(const Layout& layout, const Timing& timing);
   absl::StatusOr<StepParts> PartsOf(const Layout& layout, const Timing& timing,
@@ -132,6 +143,7 @@ class StepModel {
                           const LayerWork& work, CostSide side) const;
 
   Setting setting_;
+  int64_t longest_simulated_;
   std::map<int64_t, Cut> cuts_;  // by stages
   std::map<std::tuple<std::string, int64_t, int64_t, int64_t>, Schedules>
       schedules_;

@@ -334,37 +334,42 @@ TEST(StepTest, AStepDoesNotDependOnTheLayoutsBeforeIt) {
   }
 }
 
-// Every schedule, mesh and option against the bound that the search relies on.
-TEST(StepTest, NoLayoutIsFasterThanItsBound) {
-  std::mt19937 random(7);
-  const auto choose = [&random](std::vector<int64_t> values) {
+// Any schedule, mesh and option; the engine may refuse it.
+Layout RandomLayout(std::mt19937& random,
+                    const std::vector<int64_t>& micro_batches) {
+  const auto choose = [&random](const std::vector<int64_t>& values) {
     return values[random() % values.size()];
   };
   const std::vector<std::string> schedules = {
       "1f1b",           "interleaved_1f1b", "gpipe",
       "zero_bubble_h1", "zero_bubble_h2",   "zbv",
       "naive"};
+  Layout layout{.pp = choose({1, 2, 3, 4}),
+                .dp = choose({1, 2, 8}),
+                .cp = choose({1, 2}),
+                .tp = choose({1, 2, 4})};
+  layout.zero = static_cast<int>(choose({0, 1, 2, 3}));
+  layout.schedule = schedules[random() % schedules.size()];
+  layout.chunks =
+      layout.schedule == "zbv" || layout.schedule == "interleaved_1f1b" ? 2 : 1;
+  if (layout.pp == 1) {
+    layout.schedule = "1f1b";
+    layout.chunks = 1;
+  }
+  layout.micro_batches = choose(micro_batches);
+  layout.recompute = random() % 2 == 0 ? Recompute::kFull : Recompute::kNone;
+  layout.sequence_parallel = layout.tp > 1 && random() % 2 == 0;
+  return layout;
+}
+
+// Every schedule, mesh and option against the bound that the search relies on.
+TEST(StepTest, NoLayoutIsFasterThanItsBound) {
+  std::mt19937 random(7);
   for (const StatedLinks& links : {kFree, kSlow}) {
     StepModel steps = MakeSteps(EvenModel(), links);
     int tried = 0;
     for (int i = 0; i < 600; ++i) {
-      Layout layout{.pp = choose({1, 2, 3, 4}),
-                    .dp = choose({1, 2, 8}),
-                    .cp = choose({1, 2}),
-                    .tp = choose({1, 2, 4})};
-      layout.zero = static_cast<int>(choose({0, 1, 2, 3}));
-      layout.schedule = schedules[random() % schedules.size()];
-      layout.chunks =
-          layout.schedule == "zbv" || layout.schedule == "interleaved_1f1b" ? 2
-                                                                            : 1;
-      if (layout.pp == 1) {
-        layout.schedule = "1f1b";
-        layout.chunks = 1;
-      }
-      layout.micro_batches = choose({1, 2, 4, 7, 12});
-      layout.recompute =
-          random() % 2 == 0 ? Recompute::kFull : Recompute::kNone;
-      layout.sequence_parallel = layout.tp > 1 && random() % 2 == 0;
+      const Layout layout = RandomLayout(random, {1, 2, 4, 7, 12});
       const auto step = steps.Quick(layout);
       if (!step.ok()) continue;
       ++tried;
@@ -377,6 +382,37 @@ TEST(StepTest, NoLayoutIsFasterThanItsBound) {
           << MeshName(layout) << ", " << DetailsOf(layout);
     }
     EXPECT_GT(tried, 200);
+  }
+}
+
+TEST(StepTest, AnExtrapolatedStepIsThatOfTheWholeSchedule) {
+  constexpr int64_t kInFull = 1 << 20;
+  std::mt19937 random(11);
+  // Stages of unequal cost in the second model.
+  for (const Model& model : {EvenModel(), Model{"odd", 7, 512, 8, 128, 9000}}) {
+    for (const StatedLinks& links : {kFree, kSlow}) {
+      const Setting setting = {model, *OwnEngine("fp32"), MakeCluster(links)};
+      StepModel extrapolated = *StepModel::Create(setting, 128),
+                simulated = *StepModel::Create(setting, kInFull);
+      int tried = 0;
+      for (int i = 0; i < 150; ++i) {
+        const Layout layout = RandomLayout(random, {129, 250, 1001});
+        const auto step = extrapolated.Predict(layout);
+        if (!step.ok()) continue;
+        ++tried;
+        SCOPED_TRACE(MeshName(layout) + ", " + DetailsOf(layout));
+        const Step whole = *simulated.Predict(layout);
+        const double near = 1e-9 * whole.seconds;
+        EXPECT_NEAR(step->seconds, whole.seconds, near);
+        EXPECT_NEAR(step->parts.pp, whole.parts.pp, near);
+        EXPECT_NEAR(step->parts.dp, whole.parts.dp, near);
+        EXPECT_NEAR(step->parts.bubble, whole.parts.bubble, near);
+        EXPECT_NEAR(step->interval.high, whole.interval.high, near);
+        EXPECT_NEAR(step->memory.sum(), whole.memory.sum(),
+                    1e-9 * whole.memory.sum());
+      }
+      EXPECT_GT(tried, 50);
+    }
   }
 }
 
