@@ -1,5 +1,6 @@
 #include "records/command_line.h"
 
+#include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -96,7 +97,10 @@ int ExitCode(const absl::Status& status) {
   return absl::IsInvalidArgument(status) ? kBadUsage : kFailed;
 }
 
+void IgnoreSigpipe() { ::signal(SIGPIPE, SIG_IGN); }
+
 std::vector<char*> ParseFlags(int argc, char** argv) {
+  IgnoreSigpipe();
   static const int registered = on_exit(CorrectExitCode, nullptr);
   static_cast<void>(registered);
   asked_for_help = false;

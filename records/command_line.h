@@ -19,10 +19,16 @@ inline constexpr int kBadUsage = 2;  // wrong flags or arguments
 // kBadUsage for InvalidArgument, else kFailed. Of a status that is not OK.
 int ExitCode(const absl::Status& status);
 
-// absl::ParseCommandLine, but for the exit codes with which it ends the
-// process: kBadUsage where a flag is wrong (Abseil: 1), 0 after --help (1). The
-// paths of --flagfile=FILE are UserPaths; a later flag wins over an earlier
-// one.
+// From now on, for the life of the process, a write to a pipe or connection
+// whose reader is gone fails with EPIPE instead of ending the process by
+// SIGPIPE. Programs that the process executes inherit this unless they or it
+// restore SIG_DFL.
+void IgnoreSigpipe();
+
+// IgnoreSigpipe() and absl::ParseCommandLine, but for the exit codes with which
+// it ends the process: kBadUsage where a flag is wrong (Abseil: 1), 0 after
+// --help (1). The paths of --flagfile=FILE are UserPaths; a later flag wins
+// over an earlier one.
 std::vector<char*> ParseFlags(int argc, char** argv);
 
 // Whether `flag` has another value than its default. Checks of flags that would

@@ -1,7 +1,9 @@
 #include "records/command_line.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -67,6 +69,18 @@ TEST(ParseFlagsDeathTest, WhatEndsLaterKeepsItsExitCode) {
         std::exit(1);
       },
       testing::ExitedWithCode(1), "");
+}
+
+TEST(ParseFlagsDeathTest, AWriteToABrokenPipeFailsAndDoesNotEndTheProcess) {
+  EXPECT_EXIT(
+      {
+        Parse({});
+        int ends[2];
+        if (pipe(ends) != 0) std::exit(3);
+        close(ends[0]);
+        std::exit(write(ends[1], "x", 1) < 0 && errno == EPIPE ? 0 : 4);
+      },
+      testing::ExitedWithCode(0), "");
 }
 
 TEST(ExitCode, IsThatOfBadUsageForInvalidArgument) {

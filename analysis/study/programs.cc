@@ -57,6 +57,7 @@ sigset_t SetOfHeldSignals() {
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
+  ::signal(SIGPIPE, SIG_DFL);  // ignored by this process, not by its programs
   execv(arguments[0], arguments);
   const char* reason = strerror(errno);
   for (const char* part :

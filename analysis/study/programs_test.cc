@@ -10,6 +10,7 @@
 #include <string>
 
 #include "absl/time/clock.h"
+#include "records/command_line.h"
 
 namespace rankwise {
 namespace {
@@ -178,6 +179,12 @@ TEST_F(CommandTest, AnIgnoredSignalToUsDoesNot) {
               absl::UnknownError("exited with code 3"));
   }
   ::signal(SIGHUP, SIG_DFL);
+}
+
+TEST_F(SubprocessTest, ABrokenPipeEndsItAlthoughThisProcessIgnoresSigpipe) {
+  IgnoreSigpipe();
+  EXPECT_EQ(RunCommand(Shell("kill -PIPE $$; exit 3"), signals_),
+            absl::UnknownError("was killed by signal 13 (Broken pipe)"));
 }
 
 TEST_F(CommandTest, ItsEndIsSeenEvenIfSigchldWasIgnored) {

@@ -11,22 +11,21 @@
 #include "absl/status/status.h"
 #include "benchmark/benchmark.h"
 #include "comm_bench/cuda/benchmarks.h"
+#include "records/command_line.h"
 
 namespace rankwise::micro {
 namespace {
 
-constexpr int kFailed = 1;
-constexpr int kCannotRun = 2;  // as other programs for bad usage
-
 int Main(int argc, char** argv) {
+  IgnoreSigpipe();
   benchmark::Initialize(&argc, argv);
-  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return kCannotRun;
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return kBadUsage;
   bool failed = false;
   const absl::Status registered = RegisterMeasurements(&failed);
   if (!registered.ok()) {
     std::fprintf(stderr, "micro: error: %s\n",
                  std::string(registered.message()).c_str());
-    return kCannotRun;
+    return kBadUsage;
   }
   const size_t ran = benchmark::RunSpecifiedBenchmarks();
   benchmark::Shutdown();

@@ -415,6 +415,7 @@ class PlainWarnings : public c10::WarningHandler {
 }  // namespace
 
 int LaunchRanks(const LaunchConfig& config, int argc, char** argv) {
+  IgnoreSigpipe();
   LauncherSignals signals;
   // Before the store starts threads, which inherit the mask.
   absl::Status started = signals.Block(config.ranks_save_when_preempted);
@@ -434,6 +435,7 @@ int LaunchRanks(const LaunchConfig& config, int argc, char** argv) {
 }
 
 void PrepareRankProcess() {
+  IgnoreSigpipe();
   setvbuf(stdout, nullptr, _IOLBF, 0);
   if (std::getenv("TORCH_CPP_LOG_LEVEL") == nullptr) {
     constexpr int kFatal = 3;

@@ -74,6 +74,7 @@ int LaunchRanks(const LaunchConfig& config, int argc, char** argv);
 //   exception, and is told once, in our words. Warnings of the calling thread
 //   (TORCH_WARN) are still printed. TORCH_CPP_LOG_LEVEL=INFO shows the log.
 // - NCCL's variables: see PrepareForNccl().
+// - IgnoreSigpipe(): a lost peer or reader is an error of a write.
 void PrepareRankProcess();
 
 }  // namespace rankwise
