@@ -1,6 +1,5 @@
 #include "records/run_origin.h"
 
-#include <sched.h>
 #include <unistd.h>
 
 #include <cstdint>
@@ -13,16 +12,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
+#include "records/usable_resources.h"
 
 namespace rankwise {
 namespace {
-
-int64_t UsableCores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof(set), &set) == 0) return CPU_COUNT(&set);
-  return sysconf(_SC_NPROCESSORS_ONLN);
-}
 
 // Only the first processor's entry: the file has one per core.
 std::string FirstCpuinfoEntry() {
@@ -69,8 +62,7 @@ HostInfo CollectHostInfo() {
   if (gethostname(name, sizeof(name) - 1) == 0) host.hostname = name;
   host.cpu_model = CpuModel(FirstCpuinfoEntry());
   host.cores = UsableCores();
-  const int64_t pages = sysconf(_SC_PHYS_PAGES);
-  if (pages > 0) host.memory_bytes = pages * sysconf(_SC_PAGESIZE);
+  host.memory_bytes = UsableMemoryBytes();
   return host;
 }
 
