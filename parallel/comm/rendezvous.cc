@@ -20,6 +20,7 @@
 #include "parallel/clock/steady_time.h"
 #include "parallel/comm/diagnosis/peers.h"
 #include "parallel/comm/diagnosis/plain_error.h"
+#include "parallel/launch/interfaces.h"
 #include "parallel/launch/network.h"
 #include "third_party/absl/status_macros.h"
 #include "torch/csrc/distributed/c10d/FileStore.hpp"
@@ -28,8 +29,6 @@
 
 namespace rankwise {
 namespace {
-
-constexpr char kLoopback[] = "127.0.0.1";
 
 using StorePtr = c10::intrusive_ptr<c10d::Store>;
 
@@ -50,11 +49,14 @@ c10d::TCPStoreOptions TcpOptions(int port, absl::Duration timeout) {
   return options;
 }
 
-StorePtr Serve(const Listener& listener, absl::Duration timeout) {
+// `listener` accepts connections at `loopback`, to which the server's own end
+// connects.
+StorePtr Serve(const Listener& listener, const std::string& loopback,
+               absl::Duration timeout) {
   c10d::TCPStoreOptions options = TcpOptions(listener.port, timeout);
   options.isServer = true;
   options.masterListenFd = listener.fd;
-  return c10::make_intrusive<c10d::TCPStore>(kLoopback, options);
+  return c10::make_intrusive<c10d::TCPStore>(loopback, options);
 }
 
 StorePtr ConnectTcp(const std::string& host, int port, absl::Duration timeout) {
@@ -63,9 +65,10 @@ StorePtr ConnectTcp(const std::string& host, int port, absl::Duration timeout) {
 
 absl::StatusOr<StoreConnection> ServeTcp(const RankEnv& env,
                                          absl::Duration timeout) {
+  ASSIGN_OR_RETURN(const std::string loopback, LoopbackAddress());
   // A listener on 127.0.0.1 cannot be reached at 127.0.1.1 or ::1.
   const bool loopback_only = env.master_addr.empty() ||
-                             env.master_addr == kLoopback ||
+                             env.master_addr == loopback ||
                              env.master_addr == "localhost";
   absl::StatusOr<Listener> listener = Listen(loopback_only, env.master_port);
   if (absl::IsAlreadyExists(listener.status())) {
@@ -75,8 +78,8 @@ absl::StatusOr<StoreConnection> ServeTcp(const RankEnv& env,
         "earlier one has not ended; choose another MASTER_PORT"));
   }
   if (!listener.ok()) return listener.status();
-  return StoreConnection{Serve(*listener, timeout),
-                         ConnectTcp(kLoopback, listener->port, timeout),
+  return StoreConnection{Serve(*listener, loopback, timeout),
+                         ConnectTcp(loopback, listener->port, timeout),
                          /*is_server=*/true};
 }
 
@@ -334,6 +337,8 @@ absl::StatusOr<StoreConnection> Meet(const RankEnv& env,
   const Deadline deadline(config.timeout);
   const std::string where = WhereOf(env, config);
   if (config.file_store.empty() && !Serves(env)) {
+    if (IsLoopbackAddress(env.master_addr))
+      RETURN_IF_ERROR(LoopbackAddress().status());
     RETURN_IF_ERROR(
         WaitForListener(env.master_addr, env.master_port, config.timeout));
   }
@@ -374,10 +379,13 @@ absl::StatusOr<StoreConnection> Rendezvous(const RankEnv& env,
 }
 
 absl::StatusOr<HostedStore> HostStore(int restart) {
+  ASSIGN_OR_RETURN(const std::string loopback, LoopbackAddress());
   ASSIGN_OR_RETURN(Listener listener, Listen(/*loopback_only=*/true, 0));
   try {
     HostedStore hosted;
-    hosted.store = JobsPart(Serve(listener, absl::Seconds(30)), restart);
+    hosted.store =
+        JobsPart(Serve(listener, loopback, absl::Seconds(30)), restart);
+    hosted.address = loopback;
     hosted.port = listener.port;
     return hosted;
   } catch (const std::exception& error) {

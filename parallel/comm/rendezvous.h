@@ -52,6 +52,7 @@ absl::StatusOr<StoreConnection> Rendezvous(const RankEnv& env,
 // A store that a launcher serves to its ranks on a free loopback port.
 struct HostedStore {
   c10::intrusive_ptr<c10d::Store> store;  // the job's part, as Rendezvous sees
+  std::string address;                    // LoopbackAddress()
   int port = 0;
 };
 // `restart`: RankEnv::restart_count of the ranks that will use the store.

@@ -19,7 +19,7 @@ struct Attempt {
 };
 
 // The environment variables that ReadRankEnv() reads on `rank`, as
-// "NAME=value", except MASTER_PORT.
+// "NAME=value", except MASTER_ADDR and MASTER_PORT.
 std::vector<std::string> EnvironmentOf(const Attempt& attempt, int rank,
                                        int ranks, int max_restarts);
 

@@ -10,8 +10,10 @@
 #include <fstream>
 #include <memory>
 #include <system_error>
+#include <utility>
 
 #include "absl/algorithm/container.h"
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "parallel/launch/network.h"
 
@@ -75,6 +77,24 @@ NetworkInterface InterfaceWith(const std::string& address) {
     }
   }
   return {"", address};
+}
+
+absl::StatusOr<std::string> LoopbackAddress() {
+  const AddressList all = AllAddresses();
+  for (const auto& [family, loopback] :
+       {std::pair(AF_INET, "127.0.0.1"), std::pair(AF_INET6, "::1")}) {
+    for (const ifaddrs* each = all.get(); each != nullptr;
+         each = each->ifa_next) {
+      if ((each->ifa_flags & IFF_UP) != 0 &&
+          TextOf(each->ifa_addr, family) == loopback) {
+        return std::string(loopback);
+      }
+    }
+  }
+  return absl::UnavailableError(
+      "the loopback interface is down: no interface that is up has the address "
+      "127.0.0.1 or ::1, through which the processes of this machine reach "
+      "each other; bring it up: ip link set lo up");
 }
 
 std::string NetworkIdentity() {

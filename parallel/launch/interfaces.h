@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
+
 namespace rankwise {
 
 struct NetworkInterface {
@@ -19,6 +21,12 @@ std::vector<NetworkInterface> NetworkInterfaces();
 
 // The interface that has `address`; without a name where none has.
 NetworkInterface InterfaceWith(const std::string& address);
+
+// At which processes of this machine reach each other: "127.0.0.1", or "::1" on
+// a machine with IPv6 only. Unavailable where no interface that is up has
+// either, with what to do: the kernel lets programs listen there all the same,
+// and drops what they send.
+absl::StatusOr<std::string> LoopbackAddress();
 
 // Equal for processes that share their interfaces: those of one machine, unless
 // a container gives them a network of their own.

@@ -79,7 +79,11 @@ class Launcher {
   absl::Status OpenLog(Child& child);
   LineRelay::Sink SinkFor(const Child& child, int terminal_fd) const;
 
-  void Poll();
+  void AbandonStart();
+  // Handles what has happened: output, signals, ranks that have ended, and
+  // deadlines that have passed. Waits for up to `patience` for it.
+  void Attend(absl::Duration patience);
+  void Poll(absl::Duration patience);
   void ReadSignals();
   void ReapChildren();
   void NoteStops(const Child& child);
@@ -102,6 +106,7 @@ class Launcher {
 
   std::optional<int> exit_code_;  // once decided
   bool told_to_end_ = false;      // by a signal
+  bool abandoned_ = false;        // not all ranks were started
   bool bad_usage_ = false;        // of some rank, by its exit code
   std::string cause_;             // of the failure
   absl::Time failed_;
@@ -139,8 +144,24 @@ absl::Status Launcher::Start() {
   }
   for (int rank = 0; rank < config_.nproc; ++rank) {
     RETURN_IF_ERROR(StartChild(rank));
+    Attend(absl::ZeroDuration());
+    if (told_to_end_ || exit_code_.has_value()) {
+      AbandonStart();
+      break;
+    }
   }
   return absl::OkStatus();
+}
+
+// The ranks that run wait for those that are not started.
+void Launcher::AbandonStart() {
+  const int missing = config_.nproc - static_cast<int>(children_.size());
+  if (missing == 0) return;
+  Say(absl::StrCat(Counted(missing, "rank"), " of ", config_.nproc,
+                   " not started; killing the others"));
+  abandoned_ = true;
+  exit_code_ = exit_code_.value_or(kPreempted);
+  SignalAll(SIGKILL);
 }
 
 absl::Status Launcher::OpenLog(Child& child) {
@@ -177,6 +198,7 @@ absl::Status Launcher::StartChild(int rank) {
       rank == 0 && config_.log_dir.empty() && isatty(STDOUT_FILENO);
   command.environment =
       EnvironmentOf(attempt_, rank, config_.nproc, config_.max_restarts);
+  command.environment.push_back("MASTER_ADDR=" + hosted_.address);
   command.environment.push_back(absl::StrCat("MASTER_PORT=", hosted_.port));
   if (!pmix_.empty()) {
     command.environment.insert(command.environment.end(), pmix_[rank].begin(),
@@ -196,12 +218,7 @@ bool Launcher::AnyRunning() const {
 }
 
 int Launcher::Supervise() {
-  while (AnyRunning()) {
-    Poll();
-    ReadSignals();
-    ReapChildren();
-    EnforceDeadlines();
-  }
+  while (AnyRunning()) Attend(absl::InfiniteDuration());
   for (Child& child : children_) {
     child.out->Drain(&child.process.stdout_fd);
     child.err->Drain(&child.process.stderr_fd);
@@ -220,17 +237,26 @@ std::optional<Attempt> Launcher::Restart() const {
   return Attempt{attempt_.restart + 1, cause_, failed_, started_};
 }
 
-void Launcher::Poll() {
+void Launcher::Attend(absl::Duration patience) {
+  Poll(patience);
+  ReadSignals();
+  ReapChildren();
+  EnforceDeadlines();
+}
+
+void Launcher::Poll(absl::Duration patience) {
   std::vector<pollfd> fds = {{signals_.fd(), POLLIN, 0}};
   for (const Child& child : children_) {
     fds.push_back({child.process.stdout_fd, POLLIN, 0});  // -1 is ignored
     fds.push_back({child.process.stderr_fd, POLLIN, 0});
   }
-  const absl::Duration left = std::min(terminate_.left(), kill_.left());
+  const absl::Duration left =
+      std::min({patience, terminate_.left(), kill_.left()});
   int timeout_ms = -1;
-  if (left != absl::InfiniteDuration()) {
-    timeout_ms = static_cast<int>(
-        std::max<int64_t>(1, absl::ToInt64Milliseconds(left) + 1));
+  if (left <= absl::ZeroDuration()) {
+    timeout_ms = 0;
+  } else if (left != absl::InfiniteDuration()) {
+    timeout_ms = static_cast<int>(absl::ToInt64Milliseconds(left) + 1);
   }
   if (poll(fds.data(), fds.size(), timeout_ms) <= 0) return;
   for (size_t i = 0; i < children_.size(); ++i) {
@@ -301,7 +327,8 @@ void Launcher::NoteStops(const Child& child) {
 std::optional<Blame> Launcher::CauseOf(const Child& child) {
   try {
     std::optional<Blame> cause = RootBlameOf(*hosted_.store, child.rank);
-    if (cause.has_value() && (cause->rank < 0 || cause->rank >= config_.nproc))
+    const int started = static_cast<int>(children_.size());
+    if (cause.has_value() && (cause->rank < 0 || cause->rank >= started))
       return std::nullopt;
     return cause;
   } catch (const std::exception&) {
@@ -310,7 +337,7 @@ std::optional<Blame> Launcher::CauseOf(const Child& child) {
 }
 
 void Launcher::NoteEnd(Child& child, int wait_status) {
-  if (wait_status == 0) return;
+  if (wait_status == 0 || abandoned_) return;
   if (ExitCodeOf(wait_status) == kPreempted) {
     exit_code_ = exit_code_.value_or(kPreempted);
     return;

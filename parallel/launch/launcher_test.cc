@@ -1,12 +1,14 @@
 // The launcher with real ranks: how they end, and that none is left.
 #include <signal.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <fstream>
 #include <sstream>
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -202,6 +204,70 @@ TEST(LauncherTest, ASecondSignalEndsAPreemptedJobAtOnce) {
   process.Signal(SIGTERM);
   EXPECT_EQ(process.Wait(), 128 + SIGTERM);
   EXPECT_TRUE(AllGone(PidsIn(process.Stdout())));
+}
+
+// The launcher is still forking: a thousand ranks are not started at once.
+TEST(LauncherTest, ASignalWhileRanksStartEndsTheJobAtOnce) {
+  for (const std::string scenario : {"forever", "preempt"}) {
+    const std::string log_dir = TemporaryPath("many");
+    std::vector<std::string> argv = Ranks(1000, scenario);
+    argv.push_back("--log_dir=" + log_dir);
+    TestProcess process(argv);
+    const Deadline patience(absl::Seconds(20));
+    while (access((log_dir + "/rank_2.log").c_str(), F_OK) != 0)
+      ASSERT_FALSE(patience.passed()) << process.Stderr();
+    process.Signal(SIGTERM);
+    EXPECT_TRUE(process.AwaitError("received signal 15 (Terminated)", 1,
+                                   absl::Seconds(4)));  // a loaded machine
+    EXPECT_EQ(process.Wait(), scenario == "preempt" ? 75 : 128 + SIGTERM);
+    EXPECT_THAT(process.Stderr(),
+                ContainsRegex("ranks of 1000 not started; killing the others"));
+    EXPECT_THAT(process.Stderr(), Not(HasSubstr("ended with")));
+  }
+}
+
+// `script` in a network namespace of its own, whose loopback interface is down.
+TestProcess InNetwork(const std::string& script) {
+  return TestProcess({"/usr/bin/unshare", "--net", "/bin/sh", "-c", script});
+}
+
+class NetworkTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (InNetwork("ip link set lo up").Wait() != 0)
+      GTEST_SKIP() << "network namespaces cannot be made here";
+  }
+  const std::string command_ = absl::StrCat(
+      "exec ", Runfile("parallel/comm/test_rank"), " --scenario=all");
+};
+
+TEST_F(NetworkTest, WithoutALoopbackInterfaceOneLineSaysWhatToDo) {
+  constexpr char kAdvice[] =
+      "the loopback interface is down: no interface that is up has the address "
+      "127.0.0.1 or ::1, through which the processes of this machine reach "
+      "each other; bring it up: ip link set lo up\n";
+  TestProcess launcher = InNetwork(command_ + " --nproc=2");
+  EXPECT_EQ(launcher.Wait(), 1);
+  EXPECT_EQ(launcher.Stderr(),
+            absl::StrCat("[launcher] cannot start 2 ranks: ", kAdvice));
+  for (const int rank : {0, 1}) {
+    TestProcess process = InNetwork(absl::StrCat(
+        "RANK=", rank, " WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=7 ",
+        command_));
+    EXPECT_EQ(process.Wait(), 1);
+    EXPECT_EQ(process.Stderr(),
+              absl::StrCat("rendezvous of rank ", rank, " of 2: ", kAdvice));
+  }
+}
+
+TEST_F(NetworkTest, RanksOfAMachineWithIpv6OnlyMeetAndReduce) {
+  for (const std::string backend : {"gloo", "shm"}) {
+    TestProcess process = InNetwork(
+        "ip link set lo up && ip address delete 127.0.0.1/8 dev lo && " +
+        command_ + " --nproc=2 --backend=" + backend);
+    EXPECT_EQ(process.Wait(), 0) << process.Stderr();
+    EXPECT_THAT(process.Stdout(), HasSubstr("mean 0.5 root 1 last 10"));
+  }
 }
 
 TEST(LauncherTest, NoRankOutlivesALauncherThatIsKilled) {

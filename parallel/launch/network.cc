@@ -22,6 +22,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "parallel/clock/steady_time.h"
+#include "parallel/launch/interfaces.h"
+#include "third_party/absl/status_macros.h"
 
 namespace rankwise {
 namespace {
@@ -172,20 +174,27 @@ absl::StatusOr<Listener> ListenOn(const sockaddr* address, socklen_t length,
 }  // namespace
 
 absl::StatusOr<Listener> Listen(bool loopback_only, int port) {
-  sockaddr_in any4 = {};
-  any4.sin_family = AF_INET;
-  any4.sin_port = htons(port);
-  any4.sin_addr.s_addr = htonl(loopback_only ? INADDR_LOOPBACK : INADDR_ANY);
-  const auto* address4 = reinterpret_cast<const sockaddr*>(&any4);
-  if (loopback_only) return ListenOn(address4, sizeof(any4), port);
-  sockaddr_in6 any6 = {};
-  any6.sin6_family = AF_INET6;
-  any6.sin6_port = htons(port);
-  any6.sin6_addr = in6addr_any;
-  absl::StatusOr<Listener> both =
-      ListenOn(reinterpret_cast<const sockaddr*>(&any6), sizeof(any6), port);
+  sockaddr_in ipv4 = {};
+  ipv4.sin_family = AF_INET;
+  ipv4.sin_port = htons(port);
+  ipv4.sin_addr.s_addr = htonl(loopback_only ? INADDR_LOOPBACK : INADDR_ANY);
+  sockaddr_in6 ipv6 = {};
+  ipv6.sin6_family = AF_INET6;
+  ipv6.sin6_port = htons(port);
+  ipv6.sin6_addr = loopback_only ? in6addr_loopback : in6addr_any;
+  const auto listen4 = [&] {
+    return ListenOn(reinterpret_cast<sockaddr*>(&ipv4), sizeof(ipv4), port);
+  };
+  const auto listen6 = [&] {
+    return ListenOn(reinterpret_cast<sockaddr*>(&ipv6), sizeof(ipv6), port);
+  };
+  if (loopback_only) {
+    ASSIGN_OR_RETURN(const std::string loopback, LoopbackAddress());
+    return loopback == "::1" ? listen6() : listen4();
+  }
+  absl::StatusOr<Listener> both = listen6();
   if (both.ok() || absl::IsAlreadyExists(both.status())) return both;
-  return ListenOn(address4, sizeof(any4), port);  // a machine without IPv6
+  return listen4();  // a machine without IPv6
 }
 
 absl::Status WaitForListener(const std::string& host, int port,

@@ -17,8 +17,9 @@ struct Listener {
   int port = 0;
 };
 
-// Listens at `port` (0: any free one), on the loopback interface only or on
-// all. AlreadyExists when another process has the port.
+// Listens at `port` (0: any free one), at LoopbackAddress() (interfaces.h) only
+// or on all interfaces. AlreadyExists when another process has the port;
+// Unavailable where the loopback interface is down.
 absl::StatusOr<Listener> Listen(bool loopback_only, int port);
 
 // Blocks until something accepts connections at host:port. After `timeout`,

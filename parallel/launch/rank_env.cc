@@ -10,13 +10,16 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "parallel/launch/interfaces.h"
 #include "parallel/launch/network.h"
 #include "third_party/absl/status_macros.h"
 
 namespace rankwise {
 namespace {
 
-constexpr char kLoopback[] = "127.0.0.1";
+// Where the ranks of one machine meet. If the loopback interface is down, that
+// is found, and said, when they meet.
+std::string Loopback() { return LoopbackAddress().value_or("127.0.0.1"); }
 
 std::optional<std::string> LookUpProcess(const std::string& name) {
   const char* value = std::getenv(name.c_str());
@@ -209,7 +212,7 @@ absl::Status ReadOpenMpi(const EnvLookup& lookup, const RankEnvOptions& options,
                          RankEnv* env) {
   RETURN_IF_ERROR(ReadPlace(lookup, kOpenMpi, env));
   const bool is_local = env->local_world_size == env->world_size;
-  return ReadMaster(lookup, is_local ? kLoopback : "",
+  return ReadMaster(lookup, is_local ? Loopback() : "",
                     lookup("OMPI_MCA_ess_base_jobid").value_or(""), options,
                     env);
 }
@@ -321,7 +324,7 @@ absl::Status ReadSlurm(const EnvLookup& lookup, const RankEnvOptions& options,
   if (!job.empty()) {
     absl::StrAppend(&job, ".", lookup("SLURM_STEP_ID").value_or("0"));
   }
-  return ReadMaster(lookup, is_local ? kLoopback : SlurmFirstHost(lookup), job,
+  return ReadMaster(lookup, is_local ? Loopback() : SlurmFirstHost(lookup), job,
                     options, env);
 }
 

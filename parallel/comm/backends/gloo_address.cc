@@ -37,7 +37,8 @@ NetworkInterface InterfaceCalled(const std::string& name) {
 
 // The one that leads to `host`, the loopback where nothing else is known.
 NetworkInterface InterfaceTowards(const std::string& host) {
-  return InterfaceWith(LocalAddressTowards(host).value_or("127.0.0.1"));
+  return InterfaceWith(LocalAddressTowards(host).value_or(
+      LoopbackAddress().value_or("127.0.0.1")));
 }
 
 NetworkInterface FirstChoice(const RankEnv& env) {

@@ -17,6 +17,8 @@
 #include "parallel/comm/backends/gloo_address.h"
 #include "parallel/comm/backends/shared_memory.h"
 #include "parallel/comm/diagnosis/plain_error.h"
+#include "parallel/launch/interfaces.h"
+#include "third_party/absl/status_macros.h"
 #include "torch/csrc/distributed/c10d/ProcessGroupGloo.hpp"
 
 namespace rankwise {
@@ -257,10 +259,12 @@ template <typename Make>
 absl::StatusOr<BackendPtr> ConnectAt(const BackendRequest& request,
                                      const std::vector<GlooAddress>& addresses,
                                      Make make) {
-  const std::string own =
+  ASSIGN_OR_RETURN(
+      const std::string own,
       addresses.empty()
-          ? "127.0.0.1"
-          : addresses[static_cast<size_t>(request.place.rank)].address;
+          ? LoopbackAddress()
+          : absl::StatusOr<std::string>(
+                addresses[static_cast<size_t>(request.place.rank)].address));
   const auto attempt = std::make_shared<Attempt>();
   const bool ended =
       RunWithin(request.connect_timeout, [attempt, request, own, make] {
