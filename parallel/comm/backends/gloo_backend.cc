@@ -2,6 +2,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -112,21 +113,68 @@ class SharedMemoryWork : public Gloo::AsyncWork {
   const std::function<void()> run_;
 };
 
-// A message that is received by whoever waits for it.
+// The memory of `tensor`, which must outlive it, without its history.
+at::Tensor Flat(const at::Tensor& tensor) {
+  TORCH_CHECK(tensor.is_non_overlapping_and_dense(),
+              "a collective's tensor must be dense; call contiguous()");
+  return at::from_blob(tensor.data_ptr(), {tensor.numel()},
+                       at::TensorOptions(tensor.scalar_type()));
+}
+
+// A message that is received by the thread that waits for it or polls it, once:
+// a failure, a time-out too, is final and thrown by every later wait().
 class SharedMemoryReceive : public c10d::Work {
  public:
-  SharedMemoryReceive(int from, std::function<void(Timeout)> receive)
-      : Work(from, c10d::OpType::RECV), receive_(std::move(receive)) {}
+  SharedMemoryReceive(std::shared_ptr<SharedMemory> memory, at::Tensor tensor,
+                      int from, int tag, Timeout timeout)
+      : Work(from, c10d::OpType::RECV),
+        memory_(std::move(memory)),
+        tensor_(std::move(tensor)),
+        data_(Flat(tensor_)),
+        tag_(tag),
+        timeout_(timeout) {}
 
   bool wait(Timeout timeout) override {
-    if (auto receive = std::exchange(receive_, nullptr)) receive(timeout);
+    const std::lock_guard lock(receiving_);
+    if (!ended_) {
+      End([&] {
+        memory_->Receive(data_, rank_, tag_,
+                         timeout == kNoTimeout ? timeout_ : timeout);
+        return true;
+      });
+    }
+    if (exception() != nullptr) std::rethrow_exception(exception());
     return true;
   }
-  bool isCompleted() override { return receive_ == nullptr; }
+  // False while another thread waits.
+  bool isCompleted() override {
+    const std::unique_lock lock(receiving_, std::try_to_lock);
+    if (!lock.owns_lock()) return false;
+    if (!ended_) End([&] { return memory_->TryReceive(data_, rank_, tag_); });
+    return ended_;
+  }
   int sourceRank() const override { return rank_; }
 
  private:
-  std::function<void(Timeout)> receive_;
+  // If `receive` returns true or throws.
+  template <typename Receive>
+  void End(Receive receive) {
+    std::exception_ptr error;
+    try {
+      if (!receive()) return;
+    } catch (const std::exception&) {
+      error = std::current_exception();
+    }
+    ended_ = true;
+    finish(error);
+  }
+
+  const std::shared_ptr<SharedMemory> memory_;
+  const at::Tensor tensor_, data_;  // data_ is the memory of tensor_
+  const int tag_;
+  const Timeout timeout_;
+  std::mutex receiving_;  // guards what follows
+  bool ended_ = false;
 };
 
 // A message that was copied when it was sent.
@@ -175,6 +223,7 @@ class SharedMemoryGloo : public AbortableGloo {
     if (!SharedMemory::Carries(input)) {
       return AbortableGloo::_allgather_base(output, input, opts);
     }
+    CheckSizes("all_gather", output, input);
     const auto timeout = TimeoutOf(opts);
     return Start(c10d::OpType::_ALLGATHER_BASE, "shm:all_gather", input, output,
                  timeout,
@@ -188,6 +237,7 @@ class SharedMemoryGloo : public AbortableGloo {
     if (!SharedMemory::Carries(input, opts.reduceOp)) {
       return AbortableGloo::_reduce_scatter_base(output, input, opts);
     }
+    CheckSizes("reduce_scatter", input, output);
     const auto timeout = TimeoutOf(opts);
     return Start(
         c10d::OpType::_REDUCE_SCATTER_BASE, "shm:reduce_scatter", input, output,
@@ -205,12 +255,8 @@ class SharedMemoryGloo : public AbortableGloo {
   WorkPtr recv(Tensors& tensors, int from, int tag) override {
     if (!CarriesMessage(tensors))
       return AbortableGloo::recv(tensors, from, tag);
-    return c10::make_intrusive<SharedMemoryReceive>(
-        from, [memory = memory_, tensor = tensors[0], from, tag,
-               own = options_->timeout](Timeout timeout) {
-          memory->Receive(Flat(tensor), from, tag,
-                          timeout == kNoTimeout ? own : timeout);
-        });
+    return c10::make_intrusive<SharedMemoryReceive>(memory_, tensors[0], from,
+                                                    tag, options_->timeout);
   }
 
  private:
@@ -219,12 +265,17 @@ class SharedMemoryGloo : public AbortableGloo {
     return tensors.size() == 1 && SharedMemory::Carries(tensors[0]);
   }
 
-  // The memory of `tensor`, without its history.
-  static at::Tensor Flat(const at::Tensor& tensor) {
-    TORCH_CHECK(tensor.is_non_overlapping_and_dense(),
-                "a collective's tensor must be dense; call contiguous()");
-    return at::from_blob(tensor.data_ptr(), {tensor.numel()},
-                         at::TensorOptions(tensor.scalar_type()));
+  // As c10d does before anything is started: once the ranks have met, a rank
+  // that cannot go on would leave its peers waiting.
+  void CheckSizes(const char* call, const at::Tensor& whole,
+                  const at::Tensor& part) const {
+    TORCH_CHECK(whole.is_cpu() && part.is_cpu() &&
+                    whole.scalar_type() == part.scalar_type() &&
+                    whole.numel() == part.numel() * getSize(),
+                call, ": ", whole.numel(), " elements of ", whole.scalar_type(),
+                " on ", whole.device(), " are not ", part.numel(), " of ",
+                part.scalar_type(), " on ", part.device(), " for each of ",
+                getSize(), " ranks");
   }
 
   template <typename Options>

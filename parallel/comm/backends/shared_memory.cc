@@ -34,8 +34,12 @@ constexpr uint32_t kBanks = 2;
 constexpr int64_t kPieceBytes = int64_t{1} << 16;
 // Of messages from one rank to another that wait to be noticed.
 constexpr uint32_t kNotes = 1024;
-// Of messages that a rank sends. Takes memory only as far as it is used.
-constexpr int64_t kRoomsBytes = int64_t{1} << 34;
+// Address space for the messages that a rank sends, which takes memory only as
+// far as it is used: less each in large groups, as a process has 128 TiB for
+// all of its groups.
+constexpr int64_t kMostRoomsBytes = int64_t{1} << 34;
+constexpr int64_t kFewestRoomsBytes = int64_t{1} << 30;
+constexpr int64_t kRoomsBytesOfGroup = int64_t{1} << 38;
 constexpr int64_t kAlignment = 64;
 // A peer that computes is not there at once: first without sleeping.
 constexpr int kLooks = 100;
@@ -153,7 +157,7 @@ SharedMemory::SharedMemory(c10d::Store& store, const std::vector<int>& ranks,
       place_(place),
       bytes_(ranks.size() *
              (sizeof(Seat) + ranks.size() * sizeof(Mailbox) +
-              kBanks * kSlotBytes + static_cast<size_t>(kRoomsBytes))),
+              kBanks * kSlotBytes + static_cast<size_t>(RoomsBytes()))),
       incoming_(ranks.size()) {
   const auto key = [](size_t rank) { return absl::StrCat("memory/", rank); };
   if (place == 0) {
@@ -176,6 +180,11 @@ SharedMemory::SharedMemory(c10d::Store& store, const std::vector<int>& ranks,
     processes_.push_back(static_cast<int>(
         syscall(SYS_pidfd_open, std::atoi(peer.c_str()), /*flags=*/0)));
   }
+}
+
+int64_t SharedMemory::RoomsBytes() const {
+  return std::clamp(kRoomsBytesOfGroup / size(), kFewestRoomsBytes,
+                    kMostRoomsBytes);
 }
 
 void SharedMemory::Map(int file) {
@@ -217,7 +226,7 @@ SharedMemory::Mailbox& SharedMemory::MailboxOf(int from, int to) const {
 }
 
 SharedMemory::Room& SharedMemory::RoomAt(int from, int64_t offset) const {
-  std::byte* const rooms = memory_ + bytes_ - (size() - from) * kRoomsBytes;
+  std::byte* const rooms = memory_ + bytes_ - (size() - from) * RoomsBytes();
   return *reinterpret_cast<Room*>(rooms + offset);
 }
 
@@ -331,7 +340,7 @@ int64_t SharedMemory::TakeRoom(const Message& message) {
   }
   const int64_t offset = rooms_end_;
   const int64_t end = offset + static_cast<int64_t>(sizeof(Room)) + room_bytes;
-  if (end > kRoomsBytes) {
+  if (end > RoomsBytes()) {
     Throw(message.Text(),
           absl::StrCat("messages of ", offset,
                        " bytes wait to be received; --backend=gloo "
@@ -359,6 +368,17 @@ void SharedMemory::Receive(const at::Tensor& data, int from, int tag,
     }
     if (!why.empty()) Throw(message.Text(), why);
   }
+}
+
+bool SharedMemory::TryReceive(const at::Tensor& data, int from, int tag) {
+  const Message message = {"from", ranks_[from],
+                           static_cast<int64_t>(data.nbytes())};
+  // First, as the message may come between the two.
+  const std::string why = WhyNot(from);
+  uint32_t noticed = 0;
+  if (TakeMessage(data, from, tag, message, noticed)) return true;
+  if (!why.empty()) Throw(message.Text(), why);
+  return false;
 }
 
 bool SharedMemory::TakeMessage(const at::Tensor& data, int from, int tag,

@@ -70,6 +70,9 @@ class SharedMemory {
   // Waits for the first message from `from` with `tag` that was not received
   // yet, of as many bytes as flat `data`.
   void Receive(const at::Tensor& data, int from, int tag, Timeout timeout);
+  // The same without waiting: false where the message has not come, and still
+  // can.
+  bool TryReceive(const at::Tensor& data, int from, int tag);
 
   // Fails what is in flight and all that follows, here and on the peers. Any
   // thread.
@@ -96,6 +99,7 @@ class SharedMemory {
   };
 
   int size() const { return static_cast<int>(ranks_.size()); }
+  int64_t RoomsBytes() const;
   void Map(int file);
   Seat& SeatOf(int place) const;
   // Of what `place` has put down: `count` elements like those of `like`.

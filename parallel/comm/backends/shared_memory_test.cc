@@ -3,6 +3,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <fstream>
 #include <functional>
@@ -216,6 +217,47 @@ TEST(SharedMemoryTest, AMessageThatIsNotWhatIsExpectedFails) {
               "shared memory: a message from rank 10 of 12 bytes: it has 8 "
               "bytes");
   });
+}
+
+TEST(SharedMemoryTest, AMessageCanBePolled) {
+  std::atomic<bool> polled = false;
+  OnRanks(2, [&](int place, SharedMemory& memory) {
+    Tensor data = at::full({2}, place);
+    if (place == 0) {
+      while (!polled) std::this_thread::yield();
+      return memory.Send(data, 1, 3);
+    }
+    EXPECT_FALSE(memory.TryReceive(data, 0, 3));
+    polled = true;
+    while (!memory.TryReceive(data, 0, 3)) std::this_thread::yield();
+    EXPECT_TRUE(data.equal(at::zeros({2})));
+    // The sender leaves.
+    EXPECT_THAT(ErrorOf([&] {
+                  while (!memory.TryReceive(data, 0, 3))
+                    std::this_thread::yield();
+                }),
+                HasSubstr("rank 10 has left"));
+  });
+}
+
+int64_t MappedBytes() {
+  std::ifstream statm("/proc/self/statm");
+  int64_t pages = 0;
+  statm >> pages;
+  return pages * sysconf(_SC_PAGESIZE);
+}
+
+// A process has 128 TiB for all groups of a job.
+TEST(SharedMemoryTest, ALargeGroupTakesLittleAddressSpace) {
+  c10d::HashStore store;
+  std::vector<int> ranks;
+  for (int rank = 0; rank < 128; ++rank) {
+    ranks.push_back(rank);
+    store.set("memory/" + std::to_string(rank), std::vector<uint8_t>{'0'});
+  }
+  const int64_t before = MappedBytes();
+  const SharedMemory memory(store, ranks, 0);
+  EXPECT_LT(MappedBytes() - before, int64_t{300} << 30);
 }
 
 // A parameter server goes on with the workers that are left.
