@@ -67,6 +67,45 @@ TEST_F(MpiTest, RanksThatMpirunStartsConnect) {
       << process.Stdout();
 }
 
+// Over UCX, which InfiniBand uses, tags end at 2^23 - 1.
+TEST_F(MpiTest, ControlMessagesHaveTagsThatUcxCarriesAndLargerOnesAreRefused) {
+  TestProcess info({"/bin/sh", "-c", "ompi_info --parsable"});
+  if (info.Wait() != 0 ||
+      info.Stdout().find("mca:pml:ucx:version") == std::string::npos) {
+    GTEST_SKIP() << "this OpenMPI is without UCX";
+  }
+  TestProcess process(Ranks(2, "control"),
+                      {"OMPI_MCA_pml=ucx", "OMPI_MCA_pml_ucx_tls=any",
+                       "OMPI_MCA_pml_ucx_devices=any"});
+  EXPECT_EQ(process.Wait(), 1);
+  EXPECT_THAT(process.Stdout(),
+              AllOf(HasSubstr("received 7\n"), HasSubstr("gathered a text\n")));
+  EXPECT_THAT(process.Stderr(),
+              HasSubstr("the message's tag is 1073741824, and this MPI "
+                        "carries 0 to 8388607; with OpenMPI"));
+}
+
+TEST_F(MpiTest, ACreationOfAGroupThatBlocksEndsAndHoldsNoTimeoutUp) {
+  std::vector<std::string> argv = Ranks(2, "stop_in_group_creation");
+  argv.push_back("--collective_timeout=1s");
+  argv.push_back("--file_store=" + TemporaryPath("meeting"));
+  TestProcess process(argv);
+  EXPECT_EQ(process.Wait(absl::Seconds(20)), 1);
+  EXPECT_THAT(
+      process.Stderr(),
+      AllOf(ContainsRegex("all_reduce failed on rank 0 .*timed out after 1"),
+            HasSubstr("MPI_Comm_create_group has not returned within 4s")));
+}
+
+TEST_F(MpiTest, MpiIsNotStartedASecondTimeAfterAFailure) {
+  std::vector<std::string> argv = Ranks(2, "lost_store");
+  TestProcess process(argv);
+  EXPECT_EQ(process.Wait(), 1) << process.Stderr();
+  EXPECT_TRUE(process.AwaitOutput("by MPI failed: the store is lost", 4,
+                                  absl::Seconds(1)))
+      << process.Stdout();
+}
+
 TEST_F(MpiTest, RanksThatNobodyConnectsAreRefused) {
   TestProcess process(
       {Runfile("parallel/comm/test_rank"), "--backend=mpi"},

@@ -105,6 +105,15 @@ void CheckRefusals(ProcessGroup& mpi) {
   ExpectRefused("must be contiguous", [&] { mpi.send(transposed, 0, 0); });
   Tensors strided = {at::ones({4, 3}).select(1, 0)};
   ExpectRefused("must be dense", [&] { mpi.allreduce(strided); });
+  ExpectRefused("the message's tag is -1, and this MPI carries 0 to",
+                [&] { mpi.send(tensors, 0, -1); });
+  at::Tensor own = at::ones({4});
+  at::Tensor all = at::ones({4 * mpi.getSize()}, at::kDouble);
+  ExpectRefused("elements of Double are not 4 of Float",
+                [&] { mpi._allgather_base(all, own); });
+  at::Tensor few = at::ones({4 * mpi.getSize() - 1});
+  ExpectRefused("elements of Float are not 4 of Float",
+                [&] { mpi._reduce_scatter_base(own, few); });
 }
 
 // Calls in flight, and what they must give.

@@ -22,7 +22,9 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "parallel/comm/backends/backends.h"
 #include "parallel/comm/communicator.h"
+#include "parallel/comm/control.h"
 #include "parallel/comm/diagnosis/plain_error.h"
 #include "parallel/comm/mesh.h"
 #include "parallel/comm/test_collectives.h"
@@ -30,6 +32,8 @@
 #include "parallel/launch/rank_env.h"
 #include "parallel/launch/signals.h"
 #include "third_party/absl/status_macros.h"
+#include "torch/csrc/distributed/c10d/FileStore.hpp"
+#include "torch/csrc/distributed/c10d/HashStore.hpp"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 
 ABSL_FLAG(int, nproc, 1, "Ranks to launch.");
@@ -234,6 +238,79 @@ absl::Status CheckVariants(Communicator& comm) {
   return comm.Barrier();
 }
 
+// Small messages, which have tags of their own.
+absl::Status SendControlMessages(Communicator& comm) {
+  try {
+    const auto control = MakeGroupControl(comm.process_group());
+    const int last = comm.world_size() - 1;
+    if (comm.rank() == 0) control->Send(7, last);
+    if (comm.rank() == last) printf("received %.0f\n", control->Receive(0));
+    for (const std::string& text : GatherText(&comm, "a text"))
+      printf("gathered %s\n", text.c_str());
+    std::vector<at::Tensor> message = {at::ones({1})};
+    comm.process_group()->send(message, last, /*tag=*/1 << 30);
+  } catch (const std::exception& error) {
+    return absl::InternalError(PlainMessage(error));
+  }
+  return absl::OkStatus();
+}
+
+using StorePtr = c10::intrusive_ptr<c10d::Store>;
+
+BackendRequest RequestOf(const RankEnv& env, StorePtr store,
+                         absl::Duration connect_timeout) {
+  BackendRequest request;
+  request.env = env;
+  request.place.name = "other";
+  request.place.rank = env.rank;
+  for (int rank = 0; rank < env.world_size; ++rank)
+    request.place.ranks.push_back(rank);
+  request.store = std::move(store);
+  request.connect_timeout = connect_timeout;
+  return request;
+}
+
+// Rank 1 says that it has arrived for a second group, and stops: MPI blocks
+// rank 0 in the group's creation. Rank 0's collective in the first group times
+// out all the same, and so does the creation.
+absl::Status StopInGroupCreation(Communicator& comm) {
+  const StorePtr store = c10::make_intrusive<c10d::FileStore>(
+      absl::GetFlag(FLAGS_file_store) + ".other", comm.world_size());
+  if (comm.rank() == 1) {
+    store->set("arrived/1", std::vector<uint8_t>());
+    absl::SleepFor(absl::Seconds(30));
+    return absl::OkStatus();
+  }
+  absl::Status made;
+  std::thread creation([&] {
+    made = MakeMpi(RequestOf(comm.env(), store, absl::Seconds(4))).status();
+  });
+  absl::SleepFor(absl::Seconds(1));
+  at::Tensor tensor = at::ones({3});
+  const absl::Status reduced = comm.AllReduce(tensor);
+  fprintf(stderr, "%s\n", std::string(reduced.message()).c_str());
+  creation.join();
+  return made;
+}
+
+class LostStore : public c10d::HashStore {
+  void set(const std::string&, const std::vector<uint8_t>&) override {
+    throw std::runtime_error("the store is lost");
+  }
+};
+
+// Twice, as two groups would. Before any communicator.
+absl::Status StartMpiWithALostStore(const RankEnv& env) {
+  absl::Status status;
+  for (int i = 0; i < 2; ++i) {
+    status = MakeMpi(RequestOf(env, c10::make_intrusive<LostStore>(),
+                               absl::Seconds(4)))
+                 .status();
+    printf("%s\n", std::string(status.message()).c_str());
+  }
+  return status;
+}
+
 // Two groups of all ranks call at the same time, each from its own thread.
 absl::Status MixTwoGroups(Communicator& comm) {
   std::vector<int> reversed;
@@ -259,6 +336,8 @@ absl::Status Play(const std::string& scenario, Communicator& comm) {
   if (scenario == "all") return UseAll(comm);
   if (scenario == "variants") return CheckVariants(comm);
   if (scenario == "mixed") return MixTwoGroups(comm);
+  if (scenario == "control") return SendControlMessages(comm);
+  if (scenario == "stop_in_group_creation") return StopInGroupCreation(comm);
   if (scenario == "forever") return ReduceForever(comm);
   if (scenario == "exit") return EndOne(comm, [] { _exit(3); });
   if (scenario == "kill") return EndOne(comm, [] { raise(SIGKILL); });
@@ -296,6 +375,8 @@ absl::Status Run() {
   config.backend = absl::GetFlag(FLAGS_backend);
   config.poll_gloo = absl::GetFlag(FLAGS_poll_gloo);
   ASSIGN_OR_RETURN(const RankEnv env, ReadRankEnv());
+  if (absl::GetFlag(FLAGS_scenario) == "lost_store")
+    return StartMpiWithALostStore(env);
   ASSIGN_OR_RETURN(CommunicatorPtr comm, Communicator::Create(env, config));
   return Play(absl::GetFlag(FLAGS_scenario), *comm);
 }

@@ -18,8 +18,10 @@
 namespace rankwise {
 namespace {
 
-// Tags of messages that are not the executor's.
-constexpr int kFirstTieTag = 1 << 30;
+// Above the tags of the executor, which count its messages from 0, and no more
+// than MPI promises, 32,767. Where a schedule has as many messages, those of
+// one tag are still received in the order in which they are sent.
+constexpr int kFirstTieTag = 1 << 14;
 
 bool IsAmong(const torch::Tensor& tensor,
              const std::vector<torch::Tensor>& others) {

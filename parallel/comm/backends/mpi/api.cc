@@ -118,6 +118,14 @@ void MpiApi::CreateReductions() {
   CreateOps<c10::kBFloat16>(*this);
 }
 
+int MpiApi::CheckedTag(int tag) const {
+  TORCH_CHECK(tag >= 0 && tag <= largest_tag, "the message's tag is ", tag,
+              ", and this MPI carries 0 to ", largest_tag,
+              "; with OpenMPI, choose another transport (OMPI_MCA_pml=ob1), or "
+              "use --backend=gloo");
+  return tag;
+}
+
 void MpiApi::Check(int result, const char* call) const {
   if (result == MPI_SUCCESS) return;
   char text[MPI_MAX_ERROR_STRING] = "";

@@ -24,6 +24,7 @@ namespace rankwise {
   CALL(Error_string)             \
   CALL(Comm_rank)                \
   CALL(Comm_size)                \
+  CALL(Comm_get_attr)            \
   CALL(Comm_group)               \
   CALL(Comm_create_group)        \
   CALL(Comm_set_errhandler)      \
@@ -55,6 +56,7 @@ struct MpiApi {
 #undef RANKWISE_MPI_MEMBER
   MPI_Comm world = nullptr;
   MPI_Errhandler errors_return = nullptr;
+  int largest_tag = 32767;  // MPI_TAG_UB, once MPI has started
 
   // Throws c10::Error for what no trainer has. MPI has no 16-bit floating-point
   // types: they are moved as integers of their size.
@@ -71,6 +73,10 @@ struct MpiApi {
 
   // Of 16-bit floating-point types; once, after MPI_Init_thread.
   void CreateReductions();
+
+  // `tag`, or c10::Error where this MPI's messages carry no tag as large: Open
+  // MPI's UCX ends at 2^23 - 1, and MPI promises 32,767 only.
+  int CheckedTag(int tag) const;
 
   // Throws c10::DistBackendError unless `result` is MPI_SUCCESS.
   void Check(int result, const char* call) const;

@@ -159,6 +159,7 @@ class MpiBackend : public c10d::Backend {
     const Tensors to = is_root ? outputs[0] : Tensors();
     const Tensor& own = Contiguous(Only(inputs));
     const Tensor all = is_root ? EmptyFor(to) : own;
+    if (is_root) CheckSizes("gather", all, own);
     return Run(OpType::GATHER, "mpi:gather", opts, inputs, to,
                Bind(mpi_.Igather, own.data_ptr(), Count(own), TypeOf(own),
                     all.data_ptr(), Count(own), TypeOf(own), Root(opts)),
@@ -174,6 +175,7 @@ class MpiBackend : public c10d::Backend {
                 "scatter takes one list of inputs, on the root only");
     const Tensor& own = Contiguous(Only(outputs));
     const Tensor all = is_root ? at::flatten_dense_tensors(inputs[0]) : own;
+    if (is_root) CheckSizes("scatter", all, own);
     return Run(OpType::SCATTER, "mpi:scatter", opts, {all}, outputs,
                Bind(mpi_.Iscatter, all.data_ptr(), Count(own), TypeOf(own),
                     own.data_ptr(), Count(own), TypeOf(own), Root(opts)));
@@ -218,7 +220,7 @@ class MpiBackend : public c10d::Backend {
                   tensors,
                   {},
                   Bind(mpi_.Isend, data.data_ptr(), Count(data), TypeOf(data),
-                       to, tag)});
+                       to, mpi_.CheckedTag(tag))});
   }
   WorkPtr recv(Tensors& tensors, int from, int tag) override {
     return Receive(OpType::RECV, "mpi:recv", tensors, from, tag);
@@ -267,8 +269,10 @@ class MpiBackend : public c10d::Backend {
   void CheckSizes(const char* call, const Tensor& whole,
                   const Tensor& part) const {
     TORCH_CHECK(
-        Contiguous(whole).numel() == Contiguous(part).numel() * getSize(), call,
-        ": ", whole.numel(), " elements are not ", part.numel(), " of each of ",
+        Contiguous(whole).numel() == Contiguous(part).numel() * getSize() &&
+            whole.scalar_type() == part.scalar_type(),
+        call, ": ", whole.numel(), " elements of ", whole.scalar_type(),
+        " are not ", part.numel(), " of ", part.scalar_type(), " for each of ",
         getSize(), " ranks");
   }
 
@@ -305,6 +309,9 @@ class MpiBackend : public c10d::Backend {
                    const Tensor& input, Parts from,
                    const c10d::AllToAllOptions& opts, const Tensors& results,
                    std::function<void()> finish = {}) {
+    TORCH_CHECK(output.scalar_type() == input.scalar_type(),
+                "all_to_all: the output is ", output.scalar_type(),
+                ", the input ", input.scalar_type());
     // MPI reads the lists until the end: they live in the call.
     const auto start = [=, this, type = TypeOf(input),
                         comm = group_->comm](MPI_Request* request) {
@@ -325,7 +332,7 @@ class MpiBackend : public c10d::Backend {
                   {},
                   tensors,
                   Bind(mpi_.Irecv, data.data_ptr(), Count(data), TypeOf(data),
-                       from, tag)});
+                       from, mpi_.CheckedTag(tag))});
   }
 
   // Peers that wait for this rank fail. Only the first word counts.

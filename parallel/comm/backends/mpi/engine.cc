@@ -9,6 +9,7 @@
 #include <map>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "c10/util/Exception.h"
 
@@ -113,9 +114,9 @@ void MpiEngine::Submit(const MpiWorkPtr& work) {
     ++pending_;
   }
   // Else whoever polls now starts it.
-  if (calls_.try_lock()) {
+  if (const std::unique_lock calls(calls_, std::try_to_lock); calls) {
+    const std::lock_guard works(works_);
     StartSubmitted();
-    calls_.unlock();
   }
   if (asleep_) {
     const std::lock_guard lock(sleep_);
@@ -146,10 +147,14 @@ std::vector<MpiWorkPtr> MpiEngine::TakeEnded() {
 }
 
 void MpiEngine::Poll() {
-  if (!calls_.try_lock()) return;
-  StartSubmitted();
-  const std::vector<MpiWorkPtr> ended = TakeEnded();
-  calls_.unlock();
+  std::vector<MpiWorkPtr> ended;
+  {
+    const std::unique_lock calls(calls_, std::try_to_lock);
+    if (!calls) return;
+    const std::lock_guard works(works_);
+    StartSubmitted();
+    ended = TakeEnded();
+  }
   for (const MpiWorkPtr& work : ended) {
     --pending_;
     work->End(nullptr);
@@ -212,11 +217,11 @@ void MpiEngine::Run() {
 void MpiEngine::Fail(MpiGroup& group, const std::string& why) {
   std::vector<MpiWorkPtr> failed;
   {
-    const std::lock_guard calls(calls_);
+    const std::lock_guard works(works_);
     const std::lock_guard queue(queue_);
     if (group.why_broken.empty()) group.why_broken = why;
-    for (std::vector<MpiWorkPtr>* works : {&in_flight_, &submitted_}) {
-      std::erase_if(*works, [&](const MpiWorkPtr& work) {
+    for (std::vector<MpiWorkPtr>* list : {&in_flight_, &submitted_}) {
+      std::erase_if(*list, [&](const MpiWorkPtr& work) {
         if (work->group_.get() != &group) return false;
         failed.push_back(work);
         abandoned_.push_back(work);
@@ -236,12 +241,15 @@ void MpiEngine::LookAround() {
   std::map<std::shared_ptr<MpiGroup>, SteadyTime> groups;  // oldest in flight
   std::vector<MpiWorkPtr> overdue;
   {
-    const std::lock_guard lock(calls_);
-    for (const MpiWorkPtr& work : in_flight_) {
-      const auto [entry, is_new] =
-          groups.try_emplace(work->group_, work->start_);
-      if (!is_new) entry->second = std::min(entry->second, work->start_);
-      if (work->IsOverdue()) overdue.push_back(work);
+    const std::lock_guard works(works_);
+    const std::lock_guard queue(queue_);
+    for (const auto* list : {&in_flight_, &submitted_}) {
+      for (const MpiWorkPtr& work : *list) {
+        const auto [entry, is_new] =
+            groups.try_emplace(work->group_, work->start_);
+        if (!is_new) entry->second = std::min(entry->second, work->start_);
+        if (work->IsOverdue()) overdue.push_back(work);
+      }
     }
   }
   for (const MpiWorkPtr& work : overdue) {
@@ -254,7 +262,7 @@ void MpiEngine::LookAround() {
 
 void MpiEngine::LookAt(MpiGroup& group, SteadyTime oldest) {
   const SteadyTime now = SteadyNow();
-  if (group.notice.empty()) group.notice = DeadRank();
+  if (group.notice.empty()) group.notice = DeadRank(group);
   if (group.notice.empty() &&
       now > std::max(oldest + kQuestion, group.next_question)) {
     group.next_question = now + kQuestion;
@@ -265,8 +273,9 @@ void MpiEngine::LookAt(MpiGroup& group, SteadyTime oldest) {
   if (now - group.noticed > kForLastMessages) Fail(group, group.notice);
 }
 
-std::string MpiEngine::DeadRank() const {
+std::string MpiEngine::DeadRank(const MpiGroup& group) const {
   for (const auto& [rank, process] : watched_) {
+    if (!absl::c_linear_search(group.ranks, rank)) continue;
     pollfd waited = {.fd = process, .events = POLLIN, .revents = 0};
     if (poll(&waited, 1, /*timeout=*/0) > 0) {
       return absl::StrCat("rank ", rank, " has ended");

@@ -38,6 +38,7 @@ inline constexpr char kMpiEndedKey[] = "ended";
 struct MpiGroup {
   MPI_Comm comm = nullptr;
   int rank_in_job = 0;
+  std::vector<int> ranks;  // of the job
   std::chrono::milliseconds timeout{0};
   c10::intrusive_ptr<c10d::Store> store;  // of the group alone
 
@@ -84,7 +85,7 @@ class MpiWork : public c10d::Work {
  private:
   friend class MpiEngine;
 
-  // These two under the engine's lock. A failed start is an end.
+  // These two while MPI may be called. A failed start is an end.
   void Start(const MpiApi& mpi);
   bool HasEnded(const MpiApi& mpi);
   // Tells those who wait. Once, by whoever took the work out of the engine.
@@ -130,8 +131,12 @@ class MpiEngine {
   static MpiEngine* Running();
 
   // A communicator of these ranks of the job, which all call it; it is kept.
+  // Blocks until they have. Meanwhile no other call to MPI is made, but those
+  // in flight can time out and be given up.
   MPI_Comm Connect(const std::vector<int>& ranks);
-  // Collective over the ranks of the group. Throws what the store throws.
+  // Collective over the ranks of the group. Throws c10::DistBackendError after
+  // request.connect_timeout, when MPI cannot be used afterwards, and what the
+  // store throws.
   std::shared_ptr<MpiGroup> NewGroup(const BackendRequest& request);
 
   // Thread-safe, as what follows. Throws c10::DistBackendError when the group
@@ -150,7 +155,12 @@ class MpiEngine {
   explicit MpiEngine(MpiApi& mpi) : mpi_(mpi) {}
 
   absl::Status Initialise(const BackendRequest& request);
-  void WatchRanksOfThisMachine(const BackendRequest& request);
+  // The processes of the job's other ranks on this machine.
+  std::vector<pid_t> WatchRanksOfThisMachine(const BackendRequest& request);
+  void ReadLargestTag();
+  // Connect() on a thread of its own, which goes on after `patience`.
+  MPI_Comm ConnectWithin(absl::Duration patience,
+                         const std::vector<int>& ranks);
   void Finalise();
 
   void Run();
@@ -162,24 +172,25 @@ class MpiEngine {
   // Polls, unless another thread does. What has ended is told outside of the
   // lock.
   void Poll();
-  // These need `calls_`.
+  // These need `calls_` and `works_`.
   void StartSubmitted();
   std::vector<MpiWorkPtr> TakeEnded();
 
   void LookAround();
   void LookAt(MpiGroup& group, SteadyTime oldest);
-  std::string DeadRank() const;
+  std::string DeadRank(const MpiGroup& group) const;
 
   MpiApi& mpi_;
   bool has_processors_ = false;  // one for each rank of this machine
   std::vector<std::pair<int, int>> watched_;  // rank of the job, its pidfd
 
-  std::mutex calls_;  // held while MPI is called; guards what follows
+  std::mutex calls_;  // held while MPI is called, which may block
+  std::mutex works_;  // taken after `calls_`; guards what follows
   std::vector<MpiWorkPtr> in_flight_;
   // What MPI still works on although it has failed, with its memory.
   std::vector<MpiWorkPtr> abandoned_;
 
-  std::mutex queue_;  // taken after `calls_`; guards what follows
+  std::mutex queue_;  // taken after `works_`; guards what follows
   std::vector<MpiWorkPtr> submitted_;
 
   std::atomic<int> pending_{0};  // submitted and not ended

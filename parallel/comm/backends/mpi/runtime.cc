@@ -3,6 +3,8 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <exception>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -10,9 +12,13 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/time/time.h"
+#include "c10/util/Exception.h"
+#include "parallel/clock/steady_time.h"
 #include "parallel/comm/backends/mpi/engine.h"
 #include "parallel/comm/diagnosis/plain_error.h"
 #include "parallel/launch/interfaces.h"
+#include "records/usable_resources.h"
 #include "third_party/absl/status_macros.h"
 
 namespace rankwise {
@@ -37,7 +43,13 @@ absl::StatusOr<MpiEngine*> MpiEngine::Start(const BackendRequest& request) {
   ASSIGN_OR_RETURN(MpiApi* const mpi, LoadMpi());
   // MPI can be started once in a process: the engine is kept.
   static MpiEngine& engine = *new MpiEngine(*mpi);
-  static const auto& started = *new absl::Status(engine.Initialise(request));
+  static const auto& started = *new absl::Status([&]() -> absl::Status {
+    try {
+      return engine.Initialise(request);
+    } catch (const std::exception& error) {  // never started a second time
+      return absl::UnavailableError(PlainMessage(error));
+    }
+  }());
   RETURN_IF_ERROR(started);
   return &engine;
 }
@@ -63,16 +75,26 @@ absl::Status MpiEngine::Initialise(const BackendRequest& request) {
         "--mpi=pmix"));
   }
   mpi_.CreateReductions();
-  has_processors_ = request.env.local_world_size <=
-                    static_cast<int>(std::thread::hardware_concurrency());
-  WatchRanksOfThisMachine(request);
+  ReadLargestTag();
+  has_processors_ = UsableCores(WatchRanksOfThisMachine(request)) >=
+                    request.env.local_world_size;
   thread_ = std::thread([this] { Run(); });
   running = this;
   std::atexit([] { running->Finalise(); });
   return absl::OkStatus();
 }
 
-void MpiEngine::WatchRanksOfThisMachine(const BackendRequest& request) {
+void MpiEngine::ReadLargestTag() {
+  int* value = nullptr;
+  int is_set = 0;
+  mpi_.Check(mpi_.Comm_get_attr(mpi_.world, MPI_TAG_UB, &value, &is_set),
+             "MPI_Comm_get_attr");
+  if (is_set) mpi_.largest_tag = *value;
+}
+
+std::vector<pid_t> MpiEngine::WatchRanksOfThisMachine(
+    const BackendRequest& request) {
+  std::vector<pid_t> processes;
   const std::string here = NetworkIdentity();
   request.store->set(ProcessKey(request.env.rank),
                      absl::StrCat(here, "/", getpid()));
@@ -85,14 +107,17 @@ void MpiEngine::WatchRanksOfThisMachine(const BackendRequest& request) {
         !absl::SimpleAtoi(parts[1], &pid)) {
       continue;
     }
+    processes.push_back(pid);
     const auto process = syscall(SYS_pidfd_open, pid, /*flags=*/0);
     if (process >= 0) watched_.emplace_back(rank, static_cast<int>(process));
   }
+  return processes;
 }
 
 std::shared_ptr<MpiGroup> MpiEngine::NewGroup(const BackendRequest& request) {
   auto group = std::make_shared<MpiGroup>();
   group->rank_in_job = request.env.rank;
+  group->ranks = request.place.ranks;
   group->timeout = absl::ToChronoMilliseconds(request.collective_timeout);
   group->store = request.store;
   // MPI would wait for ranks that do not come for ever.
@@ -103,8 +128,32 @@ std::shared_ptr<MpiGroup> MpiEngine::NewGroup(const BackendRequest& request) {
     all.push_back(key(rank));
   }
   request.store->wait(all, absl::ToChronoMilliseconds(request.connect_timeout));
-  group->comm = Connect(request.place.ranks);
+  group->comm = ConnectWithin(request.connect_timeout, request.place.ranks);
   return group;
+}
+
+MPI_Comm MpiEngine::ConnectWithin(absl::Duration patience,
+                                  const std::vector<int>& ranks) {
+  struct Result {
+    MPI_Comm comm = nullptr;
+    std::exception_ptr error;
+  };
+  const auto result = std::make_shared<Result>();
+  const bool ended = RunWithin(patience, [this, result, ranks] {
+    try {
+      result->comm = Connect(ranks);
+    } catch (const std::exception&) {
+      result->error = std::current_exception();
+    }
+  });
+  if (!ended) {
+    C10_THROW_ERROR(DistBackendError,
+                    absl::StrCat("MPI_Comm_create_group has not returned "
+                                 "within ",
+                                 absl::FormatDuration(patience)));
+  }
+  if (result->error != nullptr) std::rethrow_exception(result->error);
+  return result->comm;
 }
 
 MPI_Comm MpiEngine::Connect(const std::vector<int>& ranks) {
@@ -135,9 +184,11 @@ void MpiEngine::Finalise() {
     wake_.notify_one();
   }
   thread_.join();
-  // After a failure ranks would wait for each other in it.
-  const auto lock = Lock();
-  if (abandoned_.empty() && in_flight_.empty()) mpi_.Finalize();
+  // After a failure ranks would wait for each other in it. The lock is not
+  // released by a call that never returns.
+  const std::unique_lock calls(calls_, std::try_to_lock);
+  const std::lock_guard works(works_);
+  if (calls && abandoned_.empty() && in_flight_.empty()) mpi_.Finalize();
 }
 
 }  // namespace rankwise
