@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <deque>
 #include <exception>
+#include <future>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -23,6 +24,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "c10/util/Exception.h"
 #include "parallel/clock/steady_time.h"
 #include "parallel/comm/communicator.h"
 #include "third_party/absl/status_macros.h"
@@ -42,7 +44,8 @@ class WholeWork : public c10d::Work {
       : Work(/*rank=*/-1, c10d::OpType::ALLREDUCE),
         future_(std::move(future)) {}
 
-  bool wait(std::chrono::milliseconds) override {
+  bool wait(std::chrono::milliseconds timeout) override {
+    if (timeout != kNoTimeout) AwaitWithin(timeout);
     future_->waitAndThrow();
     return true;
   }
@@ -58,6 +61,16 @@ class WholeWork : public c10d::Work {
   c10::intrusive_ptr<Future> getFuture() override { return future_; }
 
  private:
+  void AwaitWithin(std::chrono::milliseconds timeout) {
+    const auto ended = std::make_shared<std::promise<void>>();
+    future_->addCallback([ended](Future&) { ended->set_value(); });
+    if (ended->get_future().wait_for(timeout) == std::future_status::ready)
+      return;
+    C10_THROW_ERROR(DistBackendError,
+                    absl::StrCat("hierarchical all_reduce: not complete after ",
+                                 timeout.count(), " ms"));
+  }
+
   const c10::intrusive_ptr<Future> future_;
 };
 
@@ -67,6 +80,8 @@ struct Pending {
   at::Tensor tensor;  // it, flat
   at::Tensor whole;   // the same, or a copy that divides by the ranks of a host
   at::Tensor part;    // of this rank
+  // Of each part; kUnsetTimeout: the group's.
+  std::chrono::milliseconds timeout = c10d::kUnsetTimeout;
   WorkPtr scattered;
   c10::intrusive_ptr<Future> future;
 };
@@ -89,8 +104,13 @@ struct Queue {
 void FinishParts(Queue& queue, Pending& all_reduce) {
   all_reduce.scattered->wait();
   std::vector<at::Tensor> part = {all_reduce.part};
-  queue.across->allreduce(part)->wait();
-  queue.gather->_allgather_base(all_reduce.whole, all_reduce.part)->wait();
+  c10d::AllreduceOptions across;
+  across.timeout = all_reduce.timeout;
+  queue.across->allreduce(part, across)->wait();
+  c10d::AllgatherOptions within;
+  within.timeout = all_reduce.timeout;
+  queue.gather->_allgather_base(all_reduce.whole, all_reduce.part, within)
+      ->wait();
   if (!all_reduce.whole.is_same(all_reduce.tensor)) {
     all_reduce.tensor.copy_(
         all_reduce.whole.narrow(0, 0, all_reduce.tensor.numel()));
@@ -137,15 +157,17 @@ class HierarchicalProcessGroup : public c10d::ProcessGroup {
     setBackend(c10::kCPU, flat->getBackendType(), flat->getBackend(c10::kCPU));
     setDefaultBackend(flat->getBackendType());
   }
-  // Of a group that has failed the thread waits for collectives that end with
-  // the communicator.
+  // The thread is not joined by itself, where a callback of a future has the
+  // group's last reference, nor in a group that has failed, where it waits for
+  // collectives that end with the communicator.
   ~HierarchicalProcessGroup() override {
     std::unique_lock<std::mutex> lock(queue_->mutex);
     queue_->stops = true;
-    const bool idle = !queue_->busy && queue_->pending.empty();
+    const bool joins = !queue_->busy && queue_->pending.empty() &&
+                       thread_.get_id() != std::this_thread::get_id();
     queue_->changed.notify_one();
     lock.unlock();
-    idle ? thread_.join() : thread_.detach();
+    joins ? thread_.join() : thread_.detach();
   }
 
   int64_t last_start_ns() const { return last_start_ns_; }
@@ -168,8 +190,11 @@ class HierarchicalProcessGroup : public c10d::ProcessGroup {
     next.future = c10::make_intrusive<Future>(
         c10::ListType::create(c10::TensorType::get()));
     auto work = c10::make_intrusive<WholeWork>(next.future);
+    next.timeout = opts.timeout;
+    c10d::ReduceScatterOptions within;
+    within.timeout = opts.timeout;
     next.scattered =
-        queue_->scatter->_reduce_scatter_base(next.part, next.whole);
+        queue_->scatter->_reduce_scatter_base(next.part, next.whole, within);
     const std::lock_guard<std::mutex> lock(queue_->mutex);
     queue_->pending.push_back(std::move(next));
     queue_->changed.notify_one();

@@ -1,7 +1,11 @@
 #include "parallel/comm/hierarchical.h"
 
+#include <chrono>
+#include <future>
 #include <map>
+#include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -106,6 +110,39 @@ TEST(HierarchicalTest, TrafficIsTheTextbooksToTheByte) {
         {{"the job_within", "all_gather"}, 2000}};
     EXPECT_EQ(bytes, expected);
     EXPECT_GT(LastReductionStartNs(group), 0);
+  });
+}
+
+TEST(HierarchicalTest, AWaitEndsAfterItsTimeout) {
+  OnHosts({0, 0, 1, 1}, [](Communicator& comm) {
+    const Group group = LevelsOf(comm);
+    if (comm.rank() == 3) std::this_thread::sleep_for(std::chrono::seconds(1));
+    Tensors data = {at::full({1000}, 1.0f)};
+    const auto work = group.process_group()->allreduce(data);
+    if (comm.rank() != 3) {
+      EXPECT_THAT(ErrorOf([&] { work->wait(std::chrono::milliseconds(100)); }),
+                  HasSubstr("not complete after 100 ms"));
+    }
+    work->wait();
+    EXPECT_EQ(data[0][999].item<float>(), 4);
+  });
+}
+
+// As an engine does that is destroyed by what it waits for.
+TEST(HierarchicalTest, ACallbackMayHaveTheLastReference) {
+  OnHosts({0, 0, 1, 1}, [](Communicator& comm) {
+    std::promise<void> ended;
+    auto group = std::make_unique<Group>(LevelsOf(comm));
+    Tensors data = {at::full({1000}, 1.0f)};
+    const auto future = group->process_group()->allreduce(data)->getFuture();
+    std::promise<void> ready;
+    future->addCallback([&, wait = ready.get_future().share()](auto&) {
+      wait.wait();
+      group.reset();
+      ended.set_value();
+    });
+    ready.set_value();
+    ended.get_future().wait();
   });
 }
 
