@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """What the trainers are compared with on a GPU: the same models as plain PyTorch, eager.
 
-SimpleCNN: fp32, Adam. GPT-2 of 124 M parameters: bf16 autocast, scaled-dot-product attention, fused AdamW. Batches
-lie on the GPU before the clock starts, which leaves out the loading that the trainers do: it favours PyTorch. Prints
-`examples_per_second N`.
+SimpleCNN: fp32, Adam. GPT-2 of 124 M parameters: bf16 autocast, scaled-dot-product attention, fused AdamW. As in the
+trainers, nothing rounds to TF32 without --tf32. Batches lie on the GPU before the clock starts, which leaves out the
+loading that the trainers do: it favours PyTorch. Prints `examples_per_second N`.
 """
 
 import argparse
@@ -76,7 +76,9 @@ def main():
     parser.add_argument("--batch_size", type=int, default=64)
     parser.add_argument("--warm_up", type=int, default=100, help="steps before the clock starts")
     parser.add_argument("--steps", type=int, default=500)
+    parser.add_argument("--tf32", action="store_true", help="matrix products and convolutions may round to TF32")
     args = parser.parse_args()
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = args.tf32
     torch.manual_seed(0)
     device = torch.device("cuda")
     if args.model == "simple_cnn":

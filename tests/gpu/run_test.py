@@ -60,6 +60,18 @@ class RunnerTest(unittest.TestCase):
         with open(os.path.join(self.folder.name, "out", "some_model.json"), encoding="utf-8") as file:
             self.assertEqual(len(json.load(file)["pytorch"]), 3)
 
+    def test_each_row_is_in_the_summary_at_once(self):
+        self.write("trainers/single", "#!/bin/sh\necho peak=$RANKWISE_PEAK\n")
+        runner = self.runner()
+        summary = os.path.join(runner.args.out, "summary.json")
+        for count in (1, 2):
+            runner.run_program(f"train_{count}", ["trainers/single"])
+            with open(summary, encoding="utf-8") as file:
+                written = json.load(file)
+            self.assertEqual((len(written["rows"]), written["passed"]), (count, count))
+        with open(os.path.join(runner.args.out, "train_1.log"), encoding="utf-8") as file:
+            self.assertEqual(file.read(), "peak=none\n")
+
     def test_leaves_out_the_records_of_an_earlier_call(self):
         earlier = json.dumps({"kind": "step", "rank": 0, "step": 101, "examples": 64, "step_seconds": 1})
         for repeat in range(3):
