@@ -252,6 +252,20 @@ void ShareMeasuredPeaks(std::vector<Cell>& cells) {
   }
 }
 
+// "steps 1 to 90"
+std::string StepsText(const RunTrace& run) {
+  const std::vector<StepRecord>& steps = run.ranks[0].steps;
+  return absl::StrCat("steps ", steps.front().step, " to ", steps.back().step);
+}
+
+std::string PartText(const RunTrace& part, const RunTrace& longest) {
+  return absl::StrCat(
+      part.source, ": ", StepsText(part), " are a part of the job of which ",
+      StepsText(longest),
+      part.source == longest.source ? "" : absl::StrCat(" in ", longest.source),
+      " are measured: parts of one job are one repetition");
+}
+
 // That all ranks of the cell work with.
 double DevicesOf(const Cell& cell) {
   const std::set<std::string> of_rank(cell.run.devices.begin(),
@@ -350,10 +364,12 @@ std::string BatchText(double examples) {
   return absl::StrFormat(whole ? "%.0f" : "%.1f", examples);
 }
 
-std::vector<Cell> GroupIntoCells(absl::Span<const RunTrace> runs,
-                                 const ThroughputConfig& config,
-                                 std::vector<std::string>* left_out) {
-  std::map<CellKey, Cell> cells;
+std::vector<MeasuredRun> MeasureRuns(absl::Span<const RunTrace> runs,
+                                     const ThroughputConfig& config,
+                                     std::vector<std::string>* left_out) {
+  const std::vector<size_t> jobs = JobsOf(runs);
+  std::vector<MeasuredRun> measured;
+  std::map<std::pair<size_t, CellKey>, size_t> places;  // of jobs in `measured`
   for (size_t index = 0; index < runs.size(); ++index) {
     const RunTrace& run = runs[index];
     if (!run.ranks.empty() && run.ranks[0].run.binary == "comm_bench") continue;
@@ -362,6 +378,28 @@ std::vector<Cell> GroupIntoCells(absl::Span<const RunTrace> runs,
       left_out->push_back(std::string(throughput.status().message()));
       continue;
     }
+    MeasuredRun part = {index, *std::move(throughput)};
+    const auto [place, is_new] = places.try_emplace(
+        {jobs[index], KeyOf(run, part.throughput)}, measured.size());
+    if (is_new) {
+      measured.push_back(std::move(part));
+      continue;
+    }
+    MeasuredRun& longest = measured[place->second];
+    if (part.throughput.steps > longest.throughput.steps)
+      std::swap(part, longest);
+    left_out->push_back(PartText(runs[part.index], runs[longest.index]));
+  }
+  return measured;
+}
+
+std::vector<Cell> GroupIntoCells(absl::Span<const RunTrace> runs,
+                                 const ThroughputConfig& config,
+                                 std::vector<std::string>* left_out) {
+  std::map<CellKey, Cell> cells;
+  for (MeasuredRun& measured : MeasureRuns(runs, config, left_out)) {
+    const RunTrace& run = runs[measured.index];
+    Throughput* const throughput = &measured.throughput;
     Cell& cell = cells[KeyOf(run, *throughput)];
     if (cell.repetitions.empty()) {
       cell.run = run.ranks[0].run;
@@ -379,8 +417,8 @@ std::vector<Cell> GroupIntoCells(absl::Span<const RunTrace> runs,
                                          use.status().message()));
       }
     }
-    cell.repetitions.push_back(*std::move(throughput));
-    cell.run_indices.push_back(index);
+    cell.repetitions.push_back(std::move(measured.throughput));
+    cell.run_indices.push_back(measured.index);
   }
   std::vector<Cell> result;
   for (auto& [key, cell] : cells) {

@@ -104,12 +104,24 @@ bool IsShapeFlag(absl::string_view name);
 // "32", "21.3": examples per rank need not be whole in a pipeline.
 std::string BatchText(double examples);
 
-// Groups runs into cells by trainer, world size, hosts, batch and its division
-// into micro-batches, replicas and stages, threads, the kinds of CPU and of
-// device, the backend, and the flags that do not follow the world size. The
-// order is "single" first, then by trainer, world size and batch. Runs of
-// comm_bench are skipped. Why a run cannot be measured, and is left out, or has
-// no PipelineUse in spite of schedule records, is appended to `left_out`.
+struct MeasuredRun {
+  size_t index = 0;  // of the run
+  Throughput throughput;
+};
+
+// The runs that can be measured, but those of comm_bench. Parts of one job
+// (JobsOf) in one configuration are one repetition: the part with the most
+// steps after warm-up. Appends what is left out, and why, to `left_out`.
+std::vector<MeasuredRun> MeasureRuns(absl::Span<const RunTrace> runs,
+                                     const ThroughputConfig& config,
+                                     std::vector<std::string>* left_out);
+
+// Groups MeasureRuns() into cells by trainer, world size, hosts, batch and its
+// division into micro-batches, replicas and stages, threads, the kinds of CPU
+// and of device, the backend, and the flags that do not follow the world size.
+// The order is "single" first, then by trainer, world size and batch. Why a run
+// is left out, or has no PipelineUse in spite of schedule records, is appended
+// to `left_out`.
 std::vector<Cell> GroupIntoCells(absl::Span<const RunTrace> runs,
                                  const ThroughputConfig& config,
                                  std::vector<std::string>* left_out);

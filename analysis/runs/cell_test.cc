@@ -74,6 +74,46 @@ RunForTest Pipeline() {
           .schedule = "1f1b"};
 }
 
+// A run that begins after step `step` from checkpoints in `dir`.
+RunTrace Resumed(RunForTest config, int64_t step, const std::string& dir) {
+  RunTrace run = MakeRun(config);
+  for (RankTrace& rank : run.ranks) {
+    rank.run.flags["checkpoint_dir"] = dir;
+    for (StepRecord& record : rank.steps) record.step += step;
+  }
+  return run;
+}
+
+TEST(GroupIntoCells, PartsOfOneJobAreOneRepetition) {
+  std::vector<RunTrace> runs = {
+      Resumed({.world_size = 2, .step_seconds = 0.1}, 0, "a"),
+      Resumed({.world_size = 2, .step_seconds = 0.2}, 0, "b"),
+      Resumed({.world_size = 2, .step_seconds = 0.3, .steps = 40}, 20, "a"),
+      Resumed({.world_size = 2, .step_seconds = 0.4}, 60, "a")};
+  std::vector<std::string> left_out;
+  const std::vector<Cell> cells = GroupIntoCells(runs, {}, &left_out);
+  ASSERT_EQ(cells.size(), 1u);
+  EXPECT_THAT(cells[0].run_indices, ElementsAre(2, 1));
+  EXPECT_DOUBLE_EQ(cells[0].repetitions[0].step_seconds, 0.3);
+  ASSERT_EQ(left_out.size(), 2u);
+  EXPECT_THAT(left_out[0],
+              HasSubstr("steps 1 to 20 are a part of the job of which steps 21 "
+                        "to 60 are measured"));
+  EXPECT_THAT(left_out[1], HasSubstr("steps 61 to 80 are a part of the job"));
+}
+
+TEST(JobsOf, RestartsAndOtherSizesContinueAJob) {
+  std::vector<RunTrace> runs = {
+      Resumed({.world_size = 4}, 0, "a"),  Resumed({.world_size = 3}, 10, "a"),
+      Resumed({.world_size = 4}, 20, "a"), Resumed({.world_size = 4}, 0, "a"),
+      Resumed({.world_size = 4}, 0, "a"),  Resumed({.world_size = 4}, 10, "b"),
+      Resumed({.world_size = 4}, 0, ""),   Resumed({.world_size = 4}, 10, "")};
+  runs[4].ranks[0].restarts.emplace_back();
+  EXPECT_THAT(JobsOf(runs), ElementsAre(0, 0, 0, 3, 3, 5, 6, 6));
+  runs[7].source = "another file";
+  EXPECT_EQ(JobsOf(runs).back(), 7u);
+}
+
 TEST(GroupIntoCells, AnotherShapeOfThePipelineIsAnotherCell) {
   // Both of 4 ranks and a global batch of 64.
   RunForTest other = Pipeline();

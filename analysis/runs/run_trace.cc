@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <filesystem>
 #include <iterator>
 #include <map>
@@ -31,6 +32,7 @@ struct Keeper {
   void operator()(const TimelineRecord& r) { trace.timelines.push_back(r); }
   void operator()(const RestartRecord& r) { trace.restarts.push_back(r); }
   void operator()(const UpdateRecord& r) { trace.updates.push_back(r); }
+  void operator()(const EvalRecord& r) { trace.evaluations.push_back(r); }
   void operator()(const LayerRecord& r) { trace.layers.push_back(r); }
   void operator()(const MemoryRecord& r) { trace.memory = r; }
   void operator()(const EnvironmentRecord& r) { trace.environment = r; }
@@ -147,6 +149,30 @@ std::vector<int64_t> StepNumbers(const RankTrace& trace) {
   return numbers;
 }
 
+// Empty, or where the run's loss was first not finite.
+std::string WhyDiverged(const RunTrace& run) {
+  const StepRecord* first = nullptr;
+  for (const RankTrace& trace : run.ranks) {
+    for (const StepRecord& step : trace.steps) {
+      if (std::isfinite(step.loss)) continue;
+      if (first == nullptr || step.step < first->step) first = &step;
+      break;
+    }
+  }
+  if (first != nullptr) {
+    return absl::StrCat("the training diverged: the loss of rank ", first->rank,
+                        " is ", first->loss, " in step ", first->step);
+  }
+  for (const RankTrace& trace : run.ranks) {
+    for (const EvalRecord& evaluation : trace.evaluations) {
+      if (std::isfinite(evaluation.mean_loss)) continue;
+      return absl::StrCat("the training diverged: the test loss of epoch ",
+                          evaluation.epoch, " is ", evaluation.mean_loss);
+    }
+  }
+  return "";
+}
+
 // The trainers whose ranks share their examples.
 bool IsPipeline(const RunRecord& run) {
   return run.binary == "model_parallel" || run.binary == "pipeline";
@@ -178,6 +204,23 @@ std::string WrongReplicas(const RunTrace& run) {
   return absl::StrCat(first[0].replicas,
                       " replicas of the pipeline do not divide ", world_size,
                       " ranks");
+}
+
+// Equal for the runs that may be parts of one job.
+std::string JobName(const RunTrace& run) {
+  const RunRecord& opened = run.ranks[0].run;
+  const std::string checkpoints = FlagOf(opened, "checkpoint_dir");
+  return absl::StrCat(opened.binary, "\n",
+                      checkpoints.empty() ? run.source : checkpoints, "\n",
+                      checkpoints.empty() ? opened.scaling_hash : "");
+}
+
+bool ContinuesJob(const RunTrace& run) {
+  return std::any_of(run.ranks.begin(), run.ranks.end(),
+                     [](const RankTrace& rank) {
+                       return !rank.restarts.empty() ||
+                              (!rank.steps.empty() && rank.steps[0].step > 1);
+                     });
 }
 
 // Equal for the records of one row.
@@ -298,6 +341,8 @@ absl::Status CheckRun(const RunTrace& run) {
         run, absl::StrCat("the run has the records of ", run.ranks.size(),
                           " of its ", world_size, " ranks"));
   }
+  const std::string diverged = WhyDiverged(run);
+  if (!diverged.empty()) return RunError(run, diverged);
   const std::vector<int64_t> steps = StepNumbers(run.ranks[0]);
   for (size_t i = 1; i < steps.size(); ++i) {
     if (steps[i] - 1 != steps[i - 1]) {
@@ -316,6 +361,21 @@ absl::Status CheckRun(const RunTrace& run) {
   const std::string wrong_replicas = WrongReplicas(run);
   return wrong_replicas.empty() ? absl::OkStatus()
                                 : RunError(run, wrong_replicas);
+}
+
+std::vector<size_t> JobsOf(absl::Span<const RunTrace> runs) {
+  std::vector<size_t> jobs;
+  std::map<std::string, size_t> latest;
+  for (size_t i = 0; i < runs.size(); ++i) {
+    jobs.push_back(i);
+    if (runs[i].ranks.empty()) continue;
+    const std::string name = JobName(runs[i]);
+    const auto before = latest.find(name);
+    if (before != latest.end() && ContinuesJob(runs[i]))
+      jobs.back() = before->second;
+    latest[name] = jobs.back();
+  }
+  return jobs;
 }
 
 std::vector<int64_t> HostsOfRanks(const RunTrace& run) {

@@ -27,6 +27,7 @@ struct RankTrace {
   std::vector<TimelineRecord> timelines = {};
   std::vector<RestartRecord> restarts = {};
   std::vector<UpdateRecord> updates = {};
+  std::vector<EvalRecord> evaluations = {};
   std::vector<LayerRecord> layers = {};  // by layer
   std::optional<MemoryRecord> memory = {};
   std::optional<EnvironmentRecord> environment = {};
@@ -83,9 +84,17 @@ Staleness StalenessOf(const RunTrace& run);
 // FailedPrecondition: the run's file, and what is wrong with it.
 absl::Status RunError(const RunTrace& run, absl::string_view reason);
 
-// Fails, saying why, unless the run has every rank, the ranks recorded the same
-// steps, and their schedule records, if any, agree on the replicas.
+// Fails, saying why, unless the run has every rank, no loss of a step or an
+// evaluation is infinite or NaN, the ranks recorded the same steps, and their
+// schedule records, if any, agree on the replicas.
 absl::Status CheckRun(const RunTrace& run);
+
+// Of each run the place of the first run of its job. A run continues a job
+// where it follows a launcher's restart or its first step is not step 1, as
+// after
+// --resume: the job of the latest run before it with the same checkpoint_dir,
+// or, without one, of the same file and flags.
+std::vector<size_t> JobsOf(absl::Span<const RunTrace> runs);
 
 // The host of each recorded rank, numbered in the order of their first ranks;
 // in files of before 1.8 by the hosts' names.

@@ -3,8 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -222,6 +224,23 @@ TEST(CheckRun, MissingRanksAndStepsAreNamed) {
   EXPECT_THAT(WhyNot(run), HasSubstr("records of 2 of its 3 ranks"));
   run.ranks.clear();
   EXPECT_THAT(WhyNot(run), HasSubstr("no ranks"));
+}
+
+TEST(CheckRun, ADivergedTrainingIsNamed) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  RunTrace run = MakeRun({.world_size = 2});
+  run.ranks[1].steps[7].loss = -infinity;
+  run.ranks[0].steps[9].loss = std::nan("");
+  run.ranks[1].steps.pop_back();  // as where the ranks stopped
+  EXPECT_THAT(std::string(CheckRun(run).message()),
+              HasSubstr(": the training diverged: the loss of rank 1 is -inf "
+                        "in step 8"));
+  run = MakeRun({.world_size = 2});
+  run.ranks[0].evaluations = {{.epoch = 3, .mean_loss = infinity}};
+  EXPECT_THAT(std::string(CheckRun(run).message()),
+              HasSubstr("diverged: the test loss of epoch 3 is inf"));
+  run.ranks[0].evaluations[0].mean_loss = 1e30;
+  EXPECT_TRUE(CheckRun(run).ok());
 }
 
 TEST(CheckRun, AGapInTheStepsIsNamed) {
