@@ -1,7 +1,9 @@
 #include "trainers/checkpoint/checkpoint.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <filesystem>
-#include <set>
 #include <system_error>
 #include <utility>
 
@@ -59,38 +61,35 @@ absl::Status CheckpointStore::FindSuperseded(int64_t step) {
 
 absl::Status CheckpointStore::Prune() {
   if (!saved_step_) return absl::OkStatus();
+  RETURN_IF_ERROR(CheckAllSaved());
   for (const CheckpointSet& set : superseded_) {
     RETURN_IF_ERROR(SupersedeSet(set));
   }
   superseded_.clear();
   ASSIGN_OR_RETURN(const auto sets, ListCheckpointSets(dir_));
-  RETURN_IF_ERROR(CheckAllSaved(sets));
-  std::set<int64_t> kept_steps;
-  for (const CheckpointSet& set : sets) {
-    if (set.step > *saved_step_) continue;
-    const bool newest = kept_steps.size() < static_cast<size_t>(keep_last_) ||
-                        kept_steps.count(set.step) > 0;
-    if (set.complete() && newest) {
-      kept_steps.insert(set.step);
-    } else {
-      RETURN_IF_ERROR(RemoveSet(set));
-    }
+  for (const CheckpointSet& set :
+       SetsToRemove(sets, *saved_step_, num_shards_, keep_last_)) {
+    RETURN_IF_ERROR(RemoveSet(set));
   }
   return RemoveLeftovers(dir_, *saved_step_);
 }
 
-absl::Status CheckpointStore::CheckAllSaved(
-    const std::vector<CheckpointSet>& sets) const {
-  for (const CheckpointSet& set : sets) {
-    if (set.step != *saved_step_ || set.num_shards != num_shards_) continue;
-    if (set.complete()) return absl::OkStatus();
-    return absl::FailedPreconditionError(absl::StrCat(
-        "the checkpoint of step ", set.step, " in ", dir_, " lacks ",
-        set.MissingName(),
-        ": older ones are kept; prune after all ranks have saved"));
+// By name: a listing that NFS has cached may lack what other hosts have just
+// written, whereas opening a file asks the server.
+absl::Status CheckpointStore::CheckAllSaved() const {
+  for (int shard = 0; shard < num_shards_; ++shard) {
+    const std::string name =
+        FormatCheckpointName({*saved_step_, shard, num_shards_});
+    const int file =
+        open((fs::path(dir_) / name).c_str(), O_RDONLY | O_CLOEXEC);
+    if (file < 0) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "the checkpoint of step ", *saved_step_, " in ", dir_, " lacks ",
+          name, ": older ones are kept; prune after all ranks have saved"));
+    }
+    close(file);
   }
-  return absl::NotFoundError(absl::StrCat(
-      "the checkpoint of step ", *saved_step_, " is no longer in ", dir_));
+  return absl::OkStatus();
 }
 
 absl::StatusOr<bool> CheckpointStore::HasOnlyInterrupted() const {

@@ -71,7 +71,7 @@ class CheckpointStore {
 
  private:
   absl::Status FindSuperseded(int64_t step);
-  absl::Status CheckAllSaved(const std::vector<CheckpointSet>& sets) const;
+  absl::Status CheckAllSaved() const;
 
   const std::string dir_;
   const int keep_last_;

@@ -273,6 +273,31 @@ TEST_F(CheckpointBlocksTest, BlocksThatAreNoneAreRefused) {
               HasSubstr("its block of the tensor w overlaps another one"));
 }
 
+// 16 shards, each with 2 x 2 of 8 x 8 values.
+TEST_F(CheckpointBlocksTest, AnOverlapInAGridIsFound) {
+  CheckpointSet set;
+  set.step = 1;
+  set.num_shards = 16;
+  const auto save = [&](int shard, int64_t row, int64_t column) {
+    const CheckpointName name{1, shard, 16};
+    set.paths[shard] = dir_ / FormatCheckpointName(name);
+    Checkpoint part;
+    part.step = 1;
+    part.tensors = {{"w", torch::ones({2, 2}), {row, column}, {8, 8}}};
+    EXPECT_TRUE(SaveCheckpointFile(set.paths[shard], name, part).ok());
+  };
+  fs::create_directories(dir_);
+  for (int shard = 0; shard < 16; ++shard)
+    save(shard, 2 * (shard / 4), 2 * (shard % 4));
+  auto reader = CheckpointReader::Open(set);
+  ASSERT_TRUE(reader.ok()) << reader.status();
+  EXPECT_TRUE(reader->Read("w")->equal(torch::ones({8, 8})));
+  save(10, 4, 3);
+  EXPECT_THAT(std::string(CheckpointReader::Open(set).status().message()),
+              HasSubstr(set.paths[10] +
+                        ": its block of the tensor w overlaps another one"));
+}
+
 TEST_F(CheckpointBlocksTest, Version1IsRead) {
   const std::string header =
       R"({"__metadata__":{"config":"{}","format":"pt",)"

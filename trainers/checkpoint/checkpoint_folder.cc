@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <regex>
+#include <set>
 #include <system_error>
 #include <utility>
 
@@ -142,6 +143,25 @@ absl::Status RemoveSet(const CheckpointSet& set) {
     if (error) return FolderError("remove the old checkpoint", path, error);
   }
   return absl::OkStatus();
+}
+
+std::vector<CheckpointSet> SetsToRemove(const std::vector<CheckpointSet>& sets,
+                                        int64_t saved_step, int num_shards,
+                                        int keep) {
+  std::set<int64_t> kept = {saved_step};
+  std::vector<CheckpointSet> removed;
+  for (const CheckpointSet& set : sets) {
+    if (set.step > saved_step) continue;
+    const bool saved = set.step == saved_step && set.num_shards == num_shards;
+    const bool newest =
+        kept.size() < static_cast<size_t>(keep) || kept.count(set.step) > 0;
+    if (saved || (set.complete() && newest)) {
+      kept.insert(set.step);
+    } else {
+      removed.push_back(set);
+    }
+  }
+  return removed;
 }
 
 absl::Status SupersedeSet(const CheckpointSet& set) {

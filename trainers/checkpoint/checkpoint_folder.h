@@ -62,6 +62,14 @@ absl::StatusOr<std::vector<CheckpointSet>> ListCheckpointSets(
 absl::Status RemoveLeftovers(const std::string& dir, int64_t last_step);
 
 absl::Status RemoveSet(const CheckpointSet& set);
+
+// Of `sets`, newest first, those of steps up to `saved_step` that need not be
+// kept: older than the newest `keep` >= 1, or incomplete. The checkpoint of
+// `saved_step` in `num_shards` shards is complete even where the list, which
+// may be a stale one of NFS, lacks some or all of it.
+std::vector<CheckpointSet> SetsToRemove(const std::vector<CheckpointSet>& sets,
+                                        int64_t saved_step, int num_shards,
+                                        int keep);
 // Renames its files to `<name>.superseded` or, if that exists, to
 // `<name>.superseded.2`, `.3` and so on. Nothing here reads or deletes these.
 absl::Status SupersedeSet(const CheckpointSet& set);

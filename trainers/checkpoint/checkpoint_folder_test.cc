@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -46,6 +47,37 @@ TEST(CheckpointNameTest, OtherNamesAreNoCheckpoints) {
         "step_x.shard_0_of_2.safetensors"}) {
     EXPECT_FALSE(ParseCheckpointName(text).has_value()) << text;
   }
+}
+
+// The steps and numbers of shards that SetsToRemove names.
+std::vector<std::pair<int64_t, int>> Removed(
+    const std::vector<CheckpointSet>& sets, int64_t saved_step, int keep) {
+  std::vector<std::pair<int64_t, int>> removed;
+  for (const CheckpointSet& set : SetsToRemove(sets, saved_step, 2, keep))
+    removed.emplace_back(set.step, set.num_shards);
+  return removed;
+}
+
+TEST(CheckpointFolderTest, TheNewestAreKept) {
+  const std::map<int, std::string> both = {{0, "a"}, {1, "b"}};
+  const std::vector<CheckpointSet> sets = {{50, 2, both}, {40, 2, both},
+                                           {40, 3, both}, {30, 2, {{0, "a"}}},
+                                           {20, 2, both}, {10, 2, both}};
+  using Steps = std::vector<std::pair<int64_t, int>>;
+  EXPECT_EQ(Removed(sets, 40, 2), (Steps{{40, 3}, {30, 2}, {10, 2}}));
+  EXPECT_EQ(Removed(sets, 40, 1), (Steps{{40, 3}, {30, 2}, {20, 2}, {10, 2}}));
+  EXPECT_EQ(Removed(sets, 50, 6), (Steps{{40, 3}, {30, 2}}));
+}
+
+// As NFS shows a folder in which other hosts have just written.
+TEST(CheckpointFolderTest, AStaleListDeletesNothingOfTheLastSave) {
+  const std::map<int, std::string> both = {{0, "a"}, {1, "b"}};
+  const std::vector<CheckpointSet> half = {
+      {40, 2, {{0, "a"}}}, {30, 2, both}, {20, 2, both}};
+  using Steps = std::vector<std::pair<int64_t, int>>;
+  EXPECT_EQ(Removed(half, 40, 2), (Steps{{20, 2}}));
+  const std::vector<CheckpointSet> none = {{30, 2, both}, {20, 2, both}};
+  EXPECT_EQ(Removed(none, 40, 2), (Steps{{20, 2}}));
 }
 
 TEST(CheckpointFolderTest, SetsAreOfOneStepAndLayoutNewestFirst) {

@@ -1,6 +1,7 @@
 #include "trainers/checkpoint/checkpoint_reader.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "ATen/core/grad_mode.h"
@@ -51,6 +52,19 @@ bool Overlap(const Block& a, const Block& b) {
   return true;
 }
 
+// Any order of offsets and shapes.
+struct BlockOrder {
+  using Key = std::pair<at::IntArrayRef, at::IntArrayRef>;
+  bool operator()(const Key& a, const Key& b) const {
+    const auto less = [](at::IntArrayRef x, at::IntArrayRef y) {
+      return std::lexicographical_compare(x.begin(), x.end(), y.begin(),
+                                          y.end());
+    };
+    return less(a.first, b.first) ||
+           (a.first == b.first && less(a.second, b.second));
+  }
+};
+
 // The number of values; -1 where it does not fit.
 int64_t ValuesIn(const std::vector<int64_t>& shape) {
   int64_t values = 1;
@@ -87,6 +101,7 @@ absl::StatusOr<CheckpointReader> CheckpointReader::Open(
         CheckpointFile::Open(path, {set.step, shard, set.num_shards}));
     RETURN_IF_ERROR(reader.Add(std::move(file)));
   }
+  RETURN_IF_ERROR(reader.CheckBlocks());
   return reader;
 }
 
@@ -105,23 +120,62 @@ absl::Status CheckpointReader::Add(CheckpointFile file) {
           " is of shape ", ShapeText(block.whole_shape),
           ", in an earlier shard of ", ShapeText(At(places[0]).whole_shape)));
     }
-    // Several files may have the same.
-    const bool known = absl::c_any_of(places, [&](const Place& other) {
-      return At(other).offsets == block.offsets &&
-             At(other).shape == block.shape;
-    });
-    if (known) continue;
-    if (absl::c_any_of(places, [&](const Place& other) {
-          return Overlap(At(other), block);
-        })) {
-      return absl::DataLossError(
-          absl::StrCat(files_.back().path(), ": its block of the tensor ",
-                       absl::CHexEscape(block.name),
-                       " overlaps another one of the checkpoint"));
-    }
     places.push_back(place);
   }
   return absl::OkStatus();
+}
+
+absl::Status CheckpointReader::CheckBlocks() {
+  for (auto& [name, places] : tensors_) {
+    if (places.size() == 1) continue;
+    DropRepeated(places);
+    const Place* const overlapping = FindOverlap(places);
+    if (overlapping == nullptr) continue;
+    return absl::DataLossError(absl::StrCat(
+        files_[overlapping->file].path(), ": its block of the tensor ",
+        absl::CHexEscape(name), " overlaps another one of the checkpoint"));
+  }
+  return absl::OkStatus();
+}
+
+void CheckpointReader::DropRepeated(std::vector<Place>& places) const {
+  std::set<std::pair<at::IntArrayRef, at::IntArrayRef>, BlockOrder> seen;
+  std::erase_if(places, [&](const Place& place) {
+    return !seen.emplace(At(place).offsets, At(place).shape).second;
+  });
+}
+
+const CheckpointReader::Place* CheckpointReader::FindOverlap(
+    const std::vector<Place>& places) const {
+  const size_t dims = At(places[0]).shape.size();
+  if (dims == 0) return places.size() > 1 ? &places[1] : nullptr;
+  // A sweep along the dimension in which the blocks begin at the most places:
+  // a block is compared with those that have begun and not ended.
+  size_t along = 0, most = 0;
+  for (size_t dim = 0; dim < dims; ++dim) {
+    std::set<int64_t> begins;
+    for (const Place& place : places) begins.insert(At(place).offsets[dim]);
+    if (begins.size() <= most) continue;
+    most = begins.size();
+    along = dim;
+  }
+  std::vector<const Place*> order, open;
+  for (const Place& place : places) order.push_back(&place);
+  absl::c_stable_sort(order, [&](const Place* a, const Place* b) {
+    return At(*a).offsets[along] < At(*b).offsets[along];
+  });
+  for (const Place* place : order) {
+    const Block& block = At(*place);
+    std::erase_if(open, [&](const Place* other) {
+      return At(*other).offsets[along] + At(*other).shape[along] <=
+             block.offsets[along];
+    });
+    const auto other = absl::c_find_if(
+        open, [&](const Place* each) { return Overlap(At(*each), block); });
+    if (other != open.end()) return std::max(*other, place);  // in file order
+    open.push_back(place);
+  }
+  return nullptr;
 }
 
 std::vector<std::string> CheckpointReader::Names() const {

@@ -43,6 +43,12 @@ class CheckpointReader {
   };
 
   absl::Status Add(CheckpointFile file);
+  // After the last file: several may have the same block, which is then read
+  // from the first; DataLoss names a file whose block overlaps another one.
+  absl::Status CheckBlocks();
+  void DropRepeated(std::vector<Place>& places) const;
+  // The later one of two places whose blocks overlap, or null.
+  const Place* FindOverlap(const std::vector<Place>& places) const;
   const CheckpointFile::Block& At(const Place& place) const {
     return files_[place.file].blocks()[place.block];
   }
