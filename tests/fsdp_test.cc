@@ -60,6 +60,17 @@ std::map<std::string, int64_t> TrafficOf(int ranks, const Flags& flags) {
   return traffic.empty() ? std::map<std::string, int64_t>() : traffic[0];
 }
 
+// The running statistics of batch norm are part of the weights, and what the
+// evaluation uses.
+TEST(FsdpTest, RecomputedForwardsMoveNoRunningStatistics) {
+  Flags flags = {"--model=simple_cnn_bn", "--batch_size=8", "--train_size=32",
+                 "--test_size=16",        "--epochs=1",     "--zero=3"};
+  const Trained base = Train("fsdp", 1, flags);
+  ASSERT_TRUE(base.weights.count("conv2.norm.running_mean"));
+  flags.push_back("--recompute");
+  ExpectBitEqual(base, Train("fsdp", 1, flags));
+}
+
 // Rajbhandari et al. 2020, "ZeRO", section 7: with n ranks an all-gather and a
 // reduce-scatter each move (n - 1) / n of the parameters' bytes. A rank hands
 // its part to an all-gather, and everything to a reduce-scatter. All sizes here

@@ -5,16 +5,23 @@
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <utility>
+
+#include "parallel/device/run_again.h"
 #include "trainers/loop/objective.h"
 
 namespace rankwise {
 namespace {
 
 struct Segment : torch::CustomClassHolder {
-  Segment(Model::LayerForward any_forward, Precision any_precision)
-      : forward(std::move(any_forward)), precision(any_precision) {}
+  Segment(Model::LayerForward any_forward, Precision any_precision,
+          std::vector<torch::Tensor> any_buffers)
+      : forward(std::move(any_forward)),
+        precision(any_precision),
+        buffers(std::move(any_buffers)) {}
   const Model::LayerForward forward;
   const Precision precision;
+  const std::vector<torch::Tensor> buffers;
 };
 
 class RecomputeFunction : public torch::autograd::Function<RecomputeFunction> {
@@ -35,11 +42,10 @@ class RecomputeFunction : public torch::autograd::Function<RecomputeFunction> {
     const at::AutoGradMode with_gradients(true);
     const torch::Tensor x =
         ctx->get_saved_variables()[0].detach().requires_grad_();
-    torch::Tensor y;
-    {
+    const torch::Tensor y = RunAgain(segment->buffers, [&] {
       const AutocastScope autocast(segment->precision, x.device().type());
-      y = segment->forward(x);
-    }
+      return segment->forward(x);
+    });
     torch::autograd::backward({y}, {gradients[0]});
     return {x.grad(), torch::Tensor()};
   }
@@ -48,10 +54,11 @@ class RecomputeFunction : public torch::autograd::Function<RecomputeFunction> {
 }  // namespace
 
 torch::Tensor Recomputed(const Model::LayerForward& forward,
-                         const torch::Tensor& x, Precision precision) {
+                         const torch::Tensor& x, Precision precision,
+                         std::vector<torch::Tensor> buffers) {
   if (!at::GradMode::is_enabled() || !x.requires_grad()) return forward(x);
   return RecomputeFunction::apply(
-      x, c10::make_intrusive<Segment>(forward, precision));
+      x, c10::make_intrusive<Segment>(forward, precision, std::move(buffers)));
 }
 
 }  // namespace rankwise

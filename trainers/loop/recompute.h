@@ -5,16 +5,20 @@
 
 #include <torch/types.h>
 
+#include <vector>
+
 #include "trainers/loop/config.h"
 #include "trainers/models/model.h"
 
 namespace rankwise {
 
 // forward(x), which backward runs again, in `precision`; for a forward that
-// then gives the same result. An `x` that needs no gradient, as a model's
-// input, is run as usual: nothing would call backward.
+// then gives the same result. It may change `buffers`, which the second run
+// leaves as they were. An `x` that needs no gradient, as a model's input, is
+// run as usual: nothing would call backward.
 torch::Tensor Recomputed(const Model::LayerForward& forward,
-                         const torch::Tensor& x, Precision precision);
+                         const torch::Tensor& x, Precision precision,
+                         std::vector<torch::Tensor> buffers);
 
 }  // namespace rankwise
 

@@ -116,18 +116,21 @@ absl::StatusOr<std::unique_ptr<FullyShardedDataParallel>> ShardModel(
   const size_t layers = model.num_layers();
   for (size_t layer = 0; layer < layers; ++layer)
     engine->AddSection(TensorsOf(model.ParametersOf(layer)));
+  std::vector<std::vector<torch::Tensor>> buffers;
+  for (size_t layer = 0; layer < layers; ++layer)
+    buffers.push_back(model.BuffersOf(layer));
   model.SetRunLayer(
       [engine = engine.get(), recompute = zero.recompute, layers,
-       precision = config.precision](size_t layer,
-                                     const Model::LayerForward& forward,
-                                     const torch::Tensor& x) {
+       precision = config.precision, buffers = std::move(buffers)](
+          size_t layer, const Model::LayerForward& forward,
+          const torch::Tensor& x) {
         // Backward begins with the last layer: it can use what is there.
         if (!recompute || layer + 1 == layers)
           return engine->Run(layer, forward, x);
         return engine->Run(
             layer,
             [&](const torch::Tensor& input) {
-              return Recomputed(forward, input, precision);
+              return Recomputed(forward, input, precision, buffers[layer]);
             },
             x);
       },

@@ -224,6 +224,15 @@ std::vector<std::pair<std::string, torch::Tensor>> Model::ParametersOf(
   return parameters;
 }
 
+std::vector<torch::Tensor> Model::BuffersOf(size_t layer) const {
+  std::vector<torch::Tensor> buffers;
+  const std::string prefix = absl::StrCat(LayerName(layer), ".");
+  for (const auto& entry : named_buffers()) {
+    if (absl::StartsWith(entry.key(), prefix)) buffers.push_back(entry.value());
+  }
+  return buffers;
+}
+
 uint64_t Model::SeedOf(size_t layer) const {
   const uint64_t seed = LayerSeed(dropout_seed_, layer);
   const TensorParallel& tp = parallel_.tensor;

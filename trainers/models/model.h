@@ -212,6 +212,8 @@ class Model : public torch::nn::Module {
   // to; none of a layer that is not kept.
   std::vector<std::pair<std::string, torch::Tensor>> ParametersOf(
       size_t layer) const;
+  // What the layer's forward changes, such as batch norm's running statistics.
+  std::vector<torch::Tensor> BuffersOf(size_t layer) const;
 
   // Weights held here as copies, whose owner is not kept.
   const std::vector<TiedWeight>& copies() const { return copies_; }

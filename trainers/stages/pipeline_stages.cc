@@ -3,6 +3,7 @@
 #include <ATen/ops/zeros.h>
 #include <c10/util/accumulate.h>
 
+#include <iterator>
 #include <string>
 #include <utility>
 
@@ -67,12 +68,11 @@ std::vector<torch::Tensor> ParametersOf(const Model& model,
   return parameters;
 }
 
-std::vector<torch::Tensor> BuffersOf(const Model& model, const ModelSpec& spec,
+std::vector<torch::Tensor> BuffersOf(const Model& model,
                                      const LayerRange& range) {
   std::vector<torch::Tensor> buffers;
-  for (const auto& entry : model.named_buffers()) {
-    if (BelongsTo(spec, range, entry.key())) buffers.push_back(entry.value());
-  }
+  for (size_t layer = range.begin; layer < range.end; ++layer)
+    absl::c_move(model.BuffersOf(layer), std::back_inserter(buffers));
   return buffers;
 }
 
@@ -106,7 +106,7 @@ ModelStage::ModelStage(Model& model, const ModelSpec& spec,
       spec_(spec),
       config_(config),
       parameters_(ParametersOf(model, spec, config.layers)),
-      buffers_(BuffersOf(model, spec, config.layers)) {}
+      buffers_(BuffersOf(model, config.layers)) {}
 
 void ModelStage::Begin(absl::Span<const Batch> micro_batches,
                        std::vector<uint64_t> dropout_seeds, Finish finish) {

@@ -8,6 +8,7 @@
 #include "ATen/ops/ones_like.h"
 #include "ATen/ops/zeros_like.h"
 #include "c10/util/Exception.h"
+#include "parallel/device/run_again.h"
 #include "torch/csrc/autograd/autograd.h"
 #include "torch/csrc/autograd/engine.h"
 #include "torch/csrc/autograd/function.h"
@@ -231,16 +232,10 @@ void StageRunner::CheckAnnounced(int micro_batch,
 // The output with its graph, recomputed if only the input was kept.
 at::Tensor StageRunner::OutputOf(int micro_batch, const Kept& kept) {
   if (kept.output.defined()) return kept.output;
-  const std::vector<at::Tensor> buffers = stage_->Buffers();
-  std::vector<at::Tensor> before;
-  for (const at::Tensor& buffer : buffers) before.push_back(buffer.clone());
-  const at::AutoGradMode grad_mode(true);
-  at::Tensor output = Compute(micro_batch, kept.input);
-  // Past autograd, which may have saved a buffer in the graph and would refuse
-  // one that has changed, although no gradient depends on it.
-  for (size_t i = 0; i < buffers.size(); ++i)
-    buffers[i].variable_data().copy_(before[i]);
-  return output;
+  return RunAgain(stage_->Buffers(), [&] {
+    const at::AutoGradMode grad_mode(true);
+    return Compute(micro_batch, kept.input);
+  });
 }
 
 at::Tensor StageRunner::RootGradient(const at::Tensor& output,
