@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "records/command_line.h"
 #include "records/record_reader.h"
+#include "records/usable_resources.h"
 #include "third_party/absl/status_macros.h"
 
 namespace rankwise {
@@ -294,7 +295,7 @@ absl::StatusOr<std::vector<RunTrace>> LoadRuns(const std::string& path) {
       loaded[i] = LoadFile(files[i]);
     }
   };
-  const size_t cores = std::max(1u, std::thread::hardware_concurrency());
+  const size_t cores = static_cast<size_t>(UsableCores());
   std::vector<std::thread> helpers;
   for (size_t i = 1; i < std::min(cores, files.size()); ++i) {
     helpers.emplace_back(load);

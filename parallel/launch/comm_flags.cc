@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <system_error>
-#include <thread>
 #include <utility>
 
 #include "absl/algorithm/container.h"
@@ -16,6 +15,7 @@
 #include "absl/strings/strip.h"
 #include "absl/time/time.h"
 #include "parallel/comm/backends/backends.h"
+#include "parallel/launch/cores.h"
 #include "parallel/launch/placement.h"
 #include "records/command_line.h"
 
@@ -208,9 +208,7 @@ absl::StatusOr<LaunchConfig> LaunchConfigFromFlags() {
 }
 
 int ThreadsPerRank(int requested, const RankEnv& env) {
-  if (requested > 0) return requested;
-  const int cores = std::max(1u, std::thread::hardware_concurrency());
-  return std::max(1, cores / env.local_world_size);
+  return requested > 0 ? requested : CoresPerRank(env);
 }
 
 }  // namespace rankwise

@@ -6,6 +6,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/time/clock.h"
 #include "parallel/device/device_facts.h"
+#include "parallel/launch/cores.h"
 #include "records/run_origin.h"
 #include "third_party/absl/status_macros.h"
 
@@ -53,6 +54,7 @@ absl::StatusOr<RunRecord> DescribeRun(const RunningRank& rank) {
   run.world_size = rank.env.world_size;
   if (rank.comm != nullptr) run.backend = std::string(rank.comm->backend());
   run.host = CollectHostInfo();
+  run.host.cores = CoresOfLocalRanks(rank.env);
   SetHosts(rank, &run);
   for (const c10::Device& device : rank.devices)
     run.devices.push_back(device.str());
