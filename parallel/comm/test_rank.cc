@@ -80,6 +80,13 @@ absl::Status EndOne(Communicator& comm, void (*end)()) {
   return ReduceForever(comm);
 }
 
+// The others need nothing of rank 1 any more, and end.
+absl::Status StopOneAtTheEnd(Communicator& comm) {
+  RETURN_IF_ERROR(SumOfRanks(comm));
+  if (comm.rank() == 1) raise(SIGSTOP);
+  return absl::OkStatus();
+}
+
 // Rank 1 fails for a reason of its own, leaves, and takes its time to end, as a
 // process that frees a GPU does.
 absl::Status FailByItself(Communicator& comm) {
@@ -342,6 +349,7 @@ absl::Status Play(const std::string& scenario, Communicator& comm) {
   if (scenario == "exit") return EndOne(comm, [] { _exit(3); });
   if (scenario == "kill") return EndOne(comm, [] { raise(SIGKILL); });
   if (scenario == "stop") return EndOne(comm, [] { raise(SIGSTOP); });
+  if (scenario == "stop_at_the_end") return StopOneAtTheEnd(comm);
   if (scenario == "own_error") return FailByItself(comm);
   if (scenario == "late") return ArriveLate(comm);
   if (scenario == "different_calls") return CallDifferent(comm);
@@ -394,6 +402,7 @@ int main(int argc, char** argv) {
     config.log_dir = absl::GetFlag(FLAGS_log_dir);
     config.serves_pmix = absl::GetFlag(FLAGS_backend) == "mpi";
     config.max_restarts = absl::GetFlag(FLAGS_max_restarts);
+    config.stop_limit = absl::GetFlag(FLAGS_collective_timeout);
     config.ranks_save_when_preempted = saves;
     return rankwise::LaunchRanks(config, argc, argv);
   }

@@ -189,6 +189,7 @@ absl::StatusOr<LaunchConfig> LaunchConfigFromFlags() {
   LaunchConfig launch;
   launch.nproc = absl::GetFlag(FLAGS_nproc);
   launch.log_dir = UserPath(absl::GetFlag(FLAGS_log_dir));
+  launch.stop_limit = absl::GetFlag(FLAGS_collective_timeout);
   const BackendKind* const backend = FindBackend(absl::GetFlag(FLAGS_backend));
   launch.serves_pmix = backend != nullptr && backend->needs_pmix;
   checks.InRange<int>("nproc", launch.nproc, 1, 1024);

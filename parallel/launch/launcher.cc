@@ -54,6 +54,8 @@ struct Child {
   RankProcess process;
   int log_fd = -1;
   bool running = true;
+  std::optional<SteadyTime> stopped;  // since when, by SIGSTOP
+  bool succeeded = false;
   std::unique_ptr<LineRelay> out, err;
 };
 
@@ -86,7 +88,7 @@ class Launcher {
   void Poll(absl::Duration patience);
   void ReadSignals();
   void ReapChildren();
-  void NoteStops(const Child& child);
+  void NoteStops(Child& child);
   void NoteEnd(Child& child, int wait_status);
   bool CanDoWithout(const Child& child, int exit_code) const;
   std::optional<Blame> CauseOf(const Child& child);
@@ -94,6 +96,10 @@ class Launcher {
   void EnforceDeadlines();
   void SignalAll(int signal);
   bool AnyRunning() const;
+  bool WorkIsLost() const;
+  // Until the ranks that run, all of which are stopped, are to be killed;
+  // infinite where one is not, or none has ended.
+  absl::Duration LeftToStopped() const;
 
   const LaunchConfig config_;
   const Attempt attempt_;
@@ -217,6 +223,28 @@ bool Launcher::AnyRunning() const {
                      [](const Child& child) { return child.running; });
 }
 
+// Of the ranks that the job can do without none is left, and none has returned
+// 0: the others can only wait.
+bool Launcher::WorkIsLost() const {
+  return std::none_of(children_.begin(), children_.end(),
+                      [&](const Child& child) {
+                        return child.rank >= config_.needed_ranks &&
+                               (child.running || child.succeeded);
+                      });
+}
+
+absl::Duration Launcher::LeftToStopped() const {
+  absl::Duration left = absl::InfiniteDuration();
+  bool any_ended = false;
+  for (const Child& child : children_) {
+    any_ended |= !child.running;
+    if (!child.running) continue;
+    if (!child.stopped.has_value()) return absl::InfiniteDuration();
+    left = std::min(left, config_.stop_limit - ElapsedSince(*child.stopped));
+  }
+  return any_ended ? left : absl::InfiniteDuration();
+}
+
 int Launcher::Supervise() {
   while (AnyRunning()) Attend(absl::InfiniteDuration());
   for (Child& child : children_) {
@@ -251,7 +279,7 @@ void Launcher::Poll(absl::Duration patience) {
     fds.push_back({child.process.stderr_fd, POLLIN, 0});
   }
   const absl::Duration left =
-      std::min({patience, terminate_.left(), kill_.left()});
+      std::min({patience, terminate_.left(), kill_.left(), LeftToStopped()});
   int timeout_ms = -1;
   if (left <= absl::ZeroDuration()) {
     timeout_ms = 0;
@@ -309,13 +337,15 @@ void Launcher::ReapChildren() {
   }
 }
 
-void Launcher::NoteStops(const Child& child) {
+void Launcher::NoteStops(Child& child) {
   siginfo_t info = {};
   const id_t pid = child.process.pid;
   while (waitid(P_PID, pid, &info, WSTOPPED | WCONTINUED | WNOHANG) == 0 &&
          info.si_pid == child.process.pid) {
+    child.stopped.reset();
+    if (info.si_code != CLD_CONTINUED) child.stopped = SteadyNow();
     try {
-      ReportStop(*hosted_.store, child.rank, info.si_code != CLD_CONTINUED);
+      ReportStop(*hosted_.store, child.rank, child.stopped.has_value());
     } catch (const std::exception&) {
       // The others will find out by themselves.
     }
@@ -337,7 +367,8 @@ std::optional<Blame> Launcher::CauseOf(const Child& child) {
 }
 
 void Launcher::NoteEnd(Child& child, int wait_status) {
-  if (wait_status == 0 || abandoned_) return;
+  child.succeeded = wait_status == 0;
+  if (child.succeeded || abandoned_) return;
   if (ExitCodeOf(wait_status) == kPreempted) {
     exit_code_ = exit_code_.value_or(kPreempted);
     return;
@@ -346,7 +377,8 @@ void Launcher::NoteEnd(Child& child, int wait_status) {
   if (CanDoWithout(child, ExitCodeOf(wait_status))) {
     return Say(absl::StrCat("rank ", child.rank, " (process ",
                             child.process.pid, ") ended with ", how,
-                            "; the job continues without it"));
+                            AnyRunning() ? "; the job continues without it"
+                                         : "; the job did not need it"));
   }
   bad_usage_ |= ExitCodeOf(wait_status) == kBadUsage;
   try {
@@ -370,7 +402,8 @@ void Launcher::NoteEnd(Child& child, int wait_status) {
 // Not when the job is already ending.
 bool Launcher::CanDoWithout(const Child& child, int exit_code) const {
   if (config_.needed_ranks == 0 || child.rank < config_.needed_ranks ||
-      exit_code == kBadUsage || told_to_end_ || exit_code_.has_value()) {
+      exit_code == kBadUsage || told_to_end_ || exit_code_.has_value() ||
+      WorkIsLost()) {
     return false;
   }
   try {
@@ -420,6 +453,16 @@ void Launcher::EnforceDeadlines() {
   if (kill_.passed()) {
     kill_ = Deadline(absl::InfiniteDuration());
     SignalAll(SIGKILL);
+  }
+  if (LeftToStopped() > absl::ZeroDuration()) return;
+  for (Child& child : children_) {
+    if (!child.running || ElapsedSince(*child.stopped) < config_.stop_limit)
+      continue;
+    child.stopped.reset();
+    Say(absl::StrCat("rank ", child.rank, " (process ", child.process.pid,
+                     ") is stopped by a signal (SIGSTOP), and all other ranks "
+                     "have ended; killing it"));
+    kill(-child.process.pid, SIGKILL);
   }
 }
 

@@ -21,8 +21,12 @@ struct LaunchConfig {
   // which the last of the others is gone: SIGTERM first, SIGKILL near the end.
   absl::Duration grace = absl::Seconds(5);
   // Ranks from this number on may fail, except by bad usage: the job continues
-  // without them. 0: it needs all ranks.
+  // without them, as long as one of them still runs or has returned 0. 0: it
+  // needs all ranks.
   int needed_ranks = 0;
+  // A rank that has been stopped (SIGSTOP) for this long is killed once no
+  // other rank runs, as nobody else would notice it.
+  absl::Duration stop_limit = absl::Minutes(5);
   // How many times a failed job is restarted.
   int max_restarts = 0;
   // The ranks call CatchPreemption(), and are given time to save.
@@ -49,7 +53,9 @@ struct LaunchConfig {
 // the launcher is killed.
 //
 // If a rank fails that the job does not need (needed_ranks), the launcher only
-// says so; the other ranks decide about the exit code.
+// says so; the other ranks decide about the exit code. A rank that stays
+// stopped when all others have ended (stop_limit) is killed, and counts as
+// failed.
 //
 // If a rank fails and the launcher was not told to end, all ranks are
 // restarted, up to `max_restarts` times. TORCHELASTIC_RESTART_COUNT is set as

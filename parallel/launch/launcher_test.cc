@@ -133,6 +133,30 @@ TEST(LauncherTest, AStoppedRankIsBlamedAndHoldsNobodyUp) {
   EXPECT_TRUE(AllGone(PidsIn(process.Stdout())));
 }
 
+TEST(LauncherTest, AStoppedRankIsKilledWhenAllOthersHaveEnded) {
+  std::vector<std::string> argv = Ranks(2, "stop_at_the_end");
+  argv.push_back("--collective_timeout=3s");
+  TestProcess process(argv);
+  ASSERT_TRUE(process.AwaitOutput("sum 3", 2));
+  EXPECT_EQ(process.Wait(absl::Seconds(2)), -1);  // it may be continued
+  EXPECT_EQ(process.Wait(absl::Seconds(10)), 128 + SIGKILL);
+  EXPECT_THAT(process.Stderr(),
+              ContainsRegex("rank 1 \\(process [0-9]+\\) is stopped by a "
+                            "signal \\(SIGSTOP\\), and all other ranks have "
+                            "ended; killing it"));
+  EXPECT_TRUE(AllGone(PidsIn(process.Stdout())));
+}
+
+TEST(LauncherTest, AStoppedRankThatIsContinuedEndsAsUsual) {
+  std::vector<std::string> argv = Ranks(2, "stop_at_the_end");
+  argv.push_back("--collective_timeout=20s");
+  TestProcess process(argv);
+  ASSERT_TRUE(process.AwaitOutput("sum 3", 2));
+  EXPECT_EQ(process.Wait(absl::Seconds(3)), -1);
+  for (const pid_t rank : PidsIn(process.Stdout())) kill(rank, SIGCONT);
+  EXPECT_EQ(process.Wait(absl::Seconds(10)), 0);
+}
+
 class SignalTest : public ::testing::TestWithParam<int> {};
 
 TEST_P(SignalTest, IsForwardedAndLeavesNothingRunning) {
