@@ -5,6 +5,7 @@
 // undisturbed one, and no process and no partially written file is left.
 //
 //   bazel run //tests:kill_campaign -- --kills=80 --host_faults=20 --seed=1
+//   bazel run //tests:kill_campaign -- --kills=0 --server_faults=50
 
 #include <signal.h>
 
@@ -27,6 +28,7 @@
 #include "records/command_line.h"
 #include "tests/campaign.h"
 #include "tests/cluster/host_faults.h"
+#include "tests/server_faults.h"
 #include "tests/trainer_process.h"
 #include "third_party/absl/status_macros.h"
 
@@ -35,6 +37,11 @@ ABSL_FLAG(int, kills, 100,
 ABSL_FLAG(int, host_faults, 0,
           "number of jobs on two emulated hosts; one host of each, or the link "
           "to it, fails (Linux, as root)");
+ABSL_FLAG(int, server_faults, 0,
+          "number of jobs of parameter_server; one server or worker of each is "
+          "killed or stopped");
+ABSL_FLAG(absl::Duration, slack, absl::ZeroDuration(),
+          "added to the limits of --server_faults, for a loaded machine");
 ABSL_FLAG(int, seed, 1, "random seed for what fails, how and when");
 
 namespace rankwise {
@@ -193,7 +200,16 @@ int Main(int argc, char** argv) {
                         return StrikeHost(fault, dir, ended);
                       });
   }
-  const int all = kills + host_faults;
+  const int server_faults = absl::GetFlag(FLAGS_server_faults);
+  for (int number = 0; number < server_faults; ++number) {
+    const ServerFault fault = DrawServerFault(number, random);
+    broken += !Report(kills + host_faults + number + 1, fault.Describe(),
+                      [&](const std::string& dir, std::string* ended) {
+                        return StrikeServerJob(
+                            fault, absl::GetFlag(FLAGS_slack), dir, ended);
+                      });
+  }
+  const int all = kills + host_faults + server_faults;
   std::printf("%d of %d jobs passed all checks\n", all - broken, all);
   return broken == 0 ? 0 : kFailed;
 }

@@ -17,6 +17,8 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "parallel/comm/test_process.h"
 #include "records/record.h"
 #include "tests/trained.h"
@@ -215,11 +217,84 @@ TEST(ParameterServerTest, ResumesBitEqual) {
   EXPECT_THAT(other.out, HasSubstr("resumed after step 20 "));
 }
 
+// The examples per second in the last line of a step.
+double PrintedRate(const std::string& out) {
+  const std::string last = out.substr(out.rfind("  step "));
+  const std::string rate = last.substr(last.find("  loss ") + 7);
+  return std::stod(rate.substr(rate.find("  ") + 2));
+}
+
+// That of all workers together after the first step, by their records.
+// `survivor`: a worker that has done all steps.
+double RecordedRate(const std::string& file, int64_t servers,
+                    int64_t survivor) {
+  double examples = 0, seconds = 0;
+  for (const Record& record : RecordsIn(file)) {
+    const auto* step = std::get_if<StepRecord>(&record);
+    if (step == nullptr || step->rank < servers || step->step == 1) continue;
+    examples += static_cast<double>(step->examples);
+    if (step->rank == survivor) seconds += step->step_seconds;
+  }
+  return examples / seconds;
+}
+
+// The loss of each step as it was printed, to four places.
+Losses PrintedLosses(const std::string& out) {
+  Losses losses;
+  for (size_t at = out.find("  step "); at != std::string::npos;
+       at = out.find("  step ", at + 1)) {
+    const size_t loss = out.find("  loss ", at);
+    losses[std::stoll(out.substr(at + 7))] = std::stod(out.substr(loss + 7));
+  }
+  return losses;
+}
+
+TEST(ParameterServerTest, PrintsEachStepsOwnLossAndWhatTheWorkersTrainOn) {
+  const std::string dir = FreshDir("printed");
+  const Finished run =
+      RunTrainer("parameter_server",
+                 Small({"--nproc=3", "--model=mlp", "--width=256", "--epochs=1",
+                        "--train_size=2560", "--eval=false", "--local_steps=40",
+                        "--record=" + dir + "/run.jsonl"}));
+  ASSERT_EQ(run.code, 0) << run.err;
+  const Losses server = LossesOf(dir + "/run.jsonl", 0);
+  const Losses one = LossesOf(dir + "/run.jsonl", 1);
+  const Losses other = LossesOf(dir + "/run.jsonl", 2);
+  const Losses printed = PrintedLosses(run.out);
+  ASSERT_EQ(server.size(), 80u);
+  ASSERT_EQ(printed.size(), 80u);
+  for (const auto& [step, loss] : server) {
+    EXPECT_NEAR(loss, (one.at(step) + other.at(step)) / 2, 1e-6) << step;
+    EXPECT_NEAR(loss, printed.at(step), 1e-4) << step;
+  }
+  const double ratio =
+      PrintedRate(run.out) / RecordedRate(dir + "/run.jsonl", 1, 1);
+  EXPECT_GT(ratio, 0.5);
+  EXPECT_LT(ratio, 1.5);
+}
+
+// All steps of the survivors, ranks 1 and 3, are in the server's records, each
+// with its loss and its time.
+void CheckServerRecords(const std::string& file) {
+  const Losses server = LossesOf(file, 0), lost = LossesOf(file, 2);
+  const Losses one = LossesOf(file, 1), other = LossesOf(file, 3);
+  for (const auto& [step, loss] : server) {
+    if (step <= lost.rbegin()->first + 1) continue;
+    EXPECT_NEAR(loss, (one.at(step) + other.at(step)) / 2, 1e-6) << step;
+  }
+  for (const Record& record : RecordsIn(file)) {
+    const auto* step = std::get_if<StepRecord>(&record);
+    if (step != nullptr && step->rank == 0) {
+      EXPECT_GT(step->step_seconds, 1e-5) << step->step;
+    }
+  }
+}
+
 TEST(ParameterServerTest, ADeadWorkerIsLeftOutAndTheOthersContinue) {
   for (const char* consistency : {"bsp", "async"}) {
     const std::string dir = FreshDir(absl::StrCat("dead_", consistency));
-    Flags flags = Small({"--nproc=4", "--model=mlp", "--width=32", "--epochs=1",
-                         "--train_size=24000", "--eval=false",
+    Flags flags = Small({"--nproc=4", "--model=mlp", "--width=256",
+                         "--epochs=1", "--train_size=12000", "--eval=false",
                          "--record=" + dir + "/run.jsonl",
                          absl::StrCat("--consistency=", consistency)});
     auto run = StartTrainer("parameter_server", flags);
@@ -235,10 +310,35 @@ TEST(ParameterServerTest, ADeadWorkerIsLeftOutAndTheOthersContinue) {
                       ContainsRegex("rank 2 [(]process [0-9]+[)] ended with "
                                     "signal 9 [(]Killed[)]; the job continues "
                                     "without it")));
-    EXPECT_EQ(LossesOf(dir + "/run.jsonl", 1).size(), 500u);
-    EXPECT_EQ(LossesOf(dir + "/run.jsonl", 3).size(), 500u);
-    EXPECT_LT(LossesOf(dir + "/run.jsonl", 2).size(), 500u);
+    EXPECT_EQ(LossesOf(dir + "/run.jsonl", 1).size(), 250u);
+    EXPECT_EQ(LossesOf(dir + "/run.jsonl", 3).size(), 250u);
+    EXPECT_LT(LossesOf(dir + "/run.jsonl", 2).size(), 250u);
+    CheckServerRecords(dir + "/run.jsonl");
+    EXPECT_LT(PrintedRate(run->Stdout()),
+              1.25 * RecordedRate(dir + "/run.jsonl", 1, 1));
   }
+}
+
+// Rank 1 is stopped while it waits for the slow rank 2, so that the parameters
+// that the server then sends to it, more than the connection buffers, remain
+// half sent.
+TEST(ParameterServerTest, AWorkerKilledInTheMiddleOfAMessageIsNoticedAtOnce) {
+  auto run = StartTrainer(
+      "parameter_server",
+      Small({"--nproc=3", "--model=mlp", "--width=1280", "--train_size=100000",
+             "--epochs=1", "--eval=false", "--slow_worker=2:30"}));
+  ASSERT_TRUE(run->AwaitOutput("  step ", 3)) << run->Stderr();
+  absl::SleepFor(absl::Milliseconds(300));
+  const std::vector<pid_t> ranks = ChildrenOf(run->pid());
+  ASSERT_EQ(ranks.size(), 3u);
+  const auto steps_done = PrintedLosses(run->Stdout()).size();
+  ASSERT_EQ(kill(ranks[1], SIGSTOP), 0);
+  ASSERT_TRUE(run->AwaitOutput("  step ", static_cast<int>(steps_done) + 1));
+  absl::SleepFor(absl::Milliseconds(200));
+  ASSERT_EQ(kill(ranks[1], SIGKILL), 0);
+  EXPECT_TRUE(run->AwaitError("warning: rank 1, a worker, no longer answers", 1,
+                              absl::Seconds(5)))
+      << run->Stderr();
 }
 
 TEST(ParameterServerTest, ADeadServerEndsTheJobIsNamedAndResumes) {

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,6 +23,7 @@
 #include "parallel/launch/comm_flags.h"
 #include "parallel/parameter_server/client.h"
 #include "parallel/parameter_server/server.h"
+#include "records/record.h"
 #include "records/text.h"
 #include "third_party/absl/status_macros.h"
 #include "trainers/loop/training_run.h"
@@ -55,6 +57,12 @@ absl::StatusOr<Role> TakeRole(const Worker& worker) {
   const int workers = worker.env.world_size - servers;
   role.job = ServerJobConfigFromFlags(workers);
   ASSIGN_OR_RETURN(role.ranks, ConnectServers(*worker.comm, servers));
+  // A server may wait for a worker that it then loses for as long as a
+  // collective may take, while the other servers wait for this one.
+  if (servers > 1 && rank < servers) {
+    role.ranks.own.process_group()->getBackend(c10::kCPU)->setTimeout(
+        absl::ToChronoMilliseconds(2 * role.job.server.collective_timeout));
+  }
   role.comm = worker.comm->Within(role.ranks.own);
   role.worker = worker;
   role.worker.comm = role.comm.get();
@@ -100,6 +108,16 @@ std::string Describe(const ServerJobConfig& job, int workers) {
                          "above is that of the servers"));
 }
 
+// A server trains on no examples of its own; `seconds` as in ServedStep.
+void CompleteServed(std::optional<double> seconds, StepRecord& record) {
+  record.examples = 0;
+  if (!seconds.has_value()) return;
+  record.step_seconds = record.backward_seconds = *seconds;
+  record.data_wait_seconds = 0;
+  record.exposed_comm_seconds = *seconds;
+  record.exposed_by_axis_seconds = {{"dp", *seconds}};
+}
+
 absl::Status Serve(const TrainConfig& config, Role& role) {
   const Worker& worker = role.worker;
   const bool is_local = role.job.local_steps > 1;
@@ -132,27 +150,22 @@ absl::Status Serve(const TrainConfig& config, Role& role) {
       },
       {.step = start.step, .epoch = start.epoch, .position = start.position});
 
-  int64_t round = 0;
-  bool begins_round = true;  // the next step does, and waits for its end
-  double loss = 0;           // of the last round
   const StepFunction step =
       [&](const StepInput& input) -> absl::StatusOr<StepOutcome> {
     input.clock.Begin(Phase::kBackward);
-    double waited = 0;
-    if (std::exchange(begins_round, role.PushesAfter(input))) {
-      ServedRound served = server.FinishRound(++round);
-      if (!served.updates.empty()) loss = served.loss;
-      waited = served.wait_seconds;
-      for (UpdateRecord& update : served.updates) {
-        update.rank = worker.env.rank;
-        update.step = input.step;
-        RETURN_IF_ERROR(run->Write(update));
-      }
+    ServedStep served = server.FinishStep();
+    for (UpdateRecord& update : served.updates) {
+      update.rank = worker.env.rank;
+      update.step = input.step;
+      RETURN_IF_ERROR(run->Write(update));
     }
-    return StepOutcome{
-        .loss = torch::tensor(loss),
-        .exposed_comm_seconds = waited,
-        .complete = [](StepRecord& record) { record.examples = 0; }};
+    return StepOutcome{.loss = torch::tensor(served.loss),
+                       .exposed_comm_seconds = served.wait_seconds,
+                       .complete =
+                           [seconds = served.seconds](StepRecord& record) {
+                             CompleteServed(seconds, record);
+                           },
+                       .examples_of_all = served.examples};
   };
   const auto evaluate = [&](TrainingData& data, int64_t epoch) {
     server.GatherParameters(role.ranks.own);
@@ -208,8 +221,9 @@ class WorkerSteps {
   absl::StatusOr<StepOutcome> Step(const StepInput& input) {
     const double start = SteadySeconds();
     const torch::Tensor loss = ForwardAndBackward(input);
-    loss_sum_ += loss.item<double>();
-    ++steps_;
+    const ParameterClient::Push done = {input.learning_rate,
+                                        loss.item<double>(),
+                                        CountExamples(input.micro_batches)};
     double waited = client_.TakeWaitSeconds();
     if (role_.worker.env.rank == role_.job.slow_rank) SlowDown(start, waited);
     if (client_.ended()) {
@@ -220,7 +234,7 @@ class WorkerSteps {
       run_.optimizer().Step(input.learning_rate);
       input.clock.Begin(Phase::kBackward);
     }
-    role_.PushesAfter(input) ? Push(input) : client_.TellAlive();
+    role_.PushesAfter(input) ? Push(done) : client_.EndStep(done);
     input.clock.Begin(Phase::kOptimizer);
     run_.model().zero_grad();
     waited += client_.TakeWaitSeconds();
@@ -254,22 +268,19 @@ class WorkerSteps {
     absl::SleepFor(absl::Seconds((role_.job.slow_factor - 1) * busy));
   }
 
-  void Push(const StepInput& input) {
+  void Push(ParameterClient::Push done) {
     const ServerJobConfig& job = role_.job;
-    const double loss = std::exchange(loss_sum_, 0) /
-                        static_cast<double>(std::exchange(steps_, 0));
     if (job.local_steps > 1) {
-      client_.PushDifference({job.outer.learning_rate, loss}, job.attraction);
+      done.learning_rate = job.outer.learning_rate;
+      client_.PushDifference(done, job.attraction);
     } else {
-      client_.PushGradients({input.learning_rate, loss});
+      client_.PushGradients(done);
     }
   }
 
   const Role& role_;
   TrainingRun& run_;
   ParameterClient client_;
-  double loss_sum_ = 0;  // since the last push
-  int64_t steps_ = 0;
 };
 
 absl::Status Work(const TrainConfig& config, Role& role) {

@@ -10,6 +10,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/time/time.h"
 #include "records/command_line.h"
 #include "records/text.h"
 #include "third_party/absl/status_macros.h"
@@ -52,6 +53,7 @@ TRAINER_FLAG(kSpeed, std::string, slow_worker, "",
 
 ABSL_DECLARE_FLAG(int64_t, check_divergence_every);
 ABSL_DECLARE_FLAG(std::string, checkpoint_every);
+ABSL_DECLARE_FLAG(absl::Duration, collective_timeout);
 ABSL_DECLARE_FLAG(double, clip_grad_norm);
 ABSL_DECLARE_FLAG(bool, cuda_graph);
 ABSL_DECLARE_FLAG(bool, dry_run);
@@ -155,6 +157,7 @@ ServerJobConfig ServerJobConfigFromFlags(int workers) {
   config.server.scale_by_staleness = absl::GetFlag(FLAGS_scale_lr_by_staleness);
   config.server.bucket_bytes =
       static_cast<int64_t>(absl::GetFlag(FLAGS_bucket_mb) * (1 << 20));
+  config.server.collective_timeout = absl::GetFlag(FLAGS_collective_timeout);
   config.local_steps = absl::GetFlag(FLAGS_local_steps);
   const std::string outer = absl::GetFlag(FLAGS_outer);
   config.outer.name = "sgd";

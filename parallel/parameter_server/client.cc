@@ -58,15 +58,21 @@ void ParameterClient::Timed(std::vector<WorkPtr>& works) {
   wait_seconds_ += SteadySeconds() - start;
 }
 
+void ParameterClient::AwaitReply(Server& server) {
+  Timed(server.headers);
+  while (ReplyFrom(server.header).waiting) {
+    server.link.Receive(server.header, kHeaderTag, server.headers);
+    Timed(server.headers);
+  }
+  server.reply = ReplyFrom(server.header);
+  ended_ |= server.reply.ending;
+}
+
 void ParameterClient::Await(size_t bucket) {
   for (; in_place_ <= bucket; ++in_place_) {
     for (size_t i = 0; i < servers_.size(); ++i) {
       Server& server = servers_[i];
-      if (!server.headers.empty()) {
-        Timed(server.headers);
-        server.reply = ReplyFrom(server.header);
-        ended_ |= server.reply.ending;
-      }
+      if (!server.headers.empty()) AwaitReply(server);
       Timed(server.pulls[in_place_]);
       if (!keep_) {
         layout_.ToParameters(static_cast<int>(i), in_place_,
@@ -80,11 +86,19 @@ void ParameterClient::FinishSends() {
   for (Server& server : servers_) Timed(server.sends);
 }
 
+void ParameterClient::CountStep(const Push& step) {
+  loss_sum_ += step.loss;
+  ++steps_;
+}
+
 void ParameterClient::Exchange(const Push& push, const Fill& fill) {
   const at::NoGradGuard no_grad;
   AwaitAll();
   FinishSends();
   ++round_;
+  CountStep(push);
+  const double loss = std::exchange(loss_sum_, 0) /
+                      static_cast<double>(std::exchange(steps_, 0));
   pushed_buffers_ = Joined(buffers_);
   for (size_t i = 0; i < servers_.size(); ++i) {
     Server& server = servers_[i];
@@ -94,7 +108,9 @@ void ParameterClient::Exchange(const Push& push, const Fill& fill) {
                  .read_version = server.reply.version,
                  .read_round = server.reply.round,
                  .learning_rate = push.learning_rate,
-                 .loss = push.loss});
+                 .loss = loss,
+                 .step_loss = push.loss,
+                 .examples = push.examples});
     int tag = kFirstBucketTag;
     for (size_t bucket = 0; bucket < layout_.buckets(); ++bucket) {
       fill(number, bucket);
@@ -139,10 +155,14 @@ void ParameterClient::PushDifference(const Push& push, double attraction) {
   });
 }
 
-void ParameterClient::TellAlive() {
+void ParameterClient::EndStep(const Push& step) {
+  CountStep(step);
   FinishSends();
-  for (size_t i = 0; i < servers_.size(); ++i)
-    Ask(static_cast<int>(i), {.kind = Request::kAlive});
+  for (size_t i = 0; i < servers_.size(); ++i) {
+    Ask(static_cast<int>(i), {.kind = Request::kStep,
+                              .step_loss = step.loss,
+                              .examples = step.examples});
+  }
 }
 
 void ParameterClient::Finish() {

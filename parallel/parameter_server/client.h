@@ -23,6 +23,7 @@ namespace rankwise {
 //   for (...) {
 //     // forward of a layer after Await(its bucket), backward
 //     client.PushGradients({.learning_rate = 0.1, .loss = loss});
+//     // or, where a step pushes nothing: client.EndStep({.loss = loss});
 //   }
 //   client.Finish();
 class ParameterClient {
@@ -36,9 +37,11 @@ class ParameterClient {
   // Pulls the parameters and buffers. Returns where training continues.
   Reply Begin();
 
+  // Every step ends with one of the three calls that follow.
   struct Push {
     double learning_rate = 0;
-    double loss = 0;
+    double loss = 0;       // of the step
+    int64_t examples = 0;  // of this worker in the step
   };
   // Pushes the parameters' gradients, zeros where one has none, and starts to
   // pull the parameters that result. Waits only for the previous push and pull.
@@ -54,9 +57,9 @@ class ParameterClient {
   // Returns when the parameters of the buckets up to this one are in place.
   void Await(size_t bucket);
   void AwaitAll() { Await(layout_.buckets() - 1); }
-  // Tells the servers that this worker is still computing, when it does not
-  // push for a long time.
-  void TellAlive();
+  // Nothing is pushed; the servers learn that a step is done. The learning rate
+  // is not used.
+  void EndStep(const Push& step);
   // The servers are ending the job: this worker must not push again.
   bool ended() const { return ended_; }
   // Pulls the last parameters, and leaves the job.
@@ -79,8 +82,10 @@ class ParameterClient {
 
   void Exchange(const Push& push, const Fill& fill);
   void FinishSends();
+  void CountStep(const Push& step);
   void Ask(int server, const Request& request);
   void StartPull(Server& server);
+  void AwaitReply(Server& server);
   void Timed(std::vector<WorkPtr>& works);
 
   const ShardLayout layout_;
@@ -89,6 +94,8 @@ class ParameterClient {
   at::Tensor pushed_buffers_;
   size_t in_place_ = 0;  // buckets of the current pull that are complete
   int64_t round_ = 0;
+  double loss_sum_ = 0;  // of the steps since the last push
+  int64_t steps_ = 0;
   bool keep_ = false;  // what is pulled does not overwrite the parameters
   bool ended_ = false;
   double wait_seconds_ = 0;

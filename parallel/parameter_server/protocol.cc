@@ -3,13 +3,20 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
+#include <chrono>
+#include <exception>
+#include <mutex>
 #include <numeric>
+#include <thread>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "c10/util/Exception.h"
 #include "parallel/comm/communicator.h"
+#include "parallel/comm/diagnosis/collective_log.h"
 #include "parallel/comm/diagnosis/peers.h"
 #include "third_party/absl/status_macros.h"
 #include "torch/csrc/distributed/c10d/Backend.hpp"
@@ -18,7 +25,9 @@
 namespace rankwise {
 namespace {
 
-constexpr int64_t kHeaderSize = 6;
+constexpr int64_t kHeaderSize = 8;
+// Of a message that is never sent.
+constexpr int kNeverTag = 1 << 30;
 
 // Integers of up to 53 bits are exact.
 at::Tensor Header(std::initializer_list<double> values) {
@@ -47,24 +56,99 @@ absl::StatusOr<Consistency> ParseConsistency(const std::string& text) {
       "must be bsp, ssp:K with K of at least 0, such as ssp:2, or async");
 }
 
+// When a connection breaks, Gloo fails the receives that nothing has arrived
+// for, but not the messages of which a part was transferred: these would block
+// until the timeout. So one receive, which nothing ever arrives for, is always
+// posted, and its failure interrupts all waits.
+struct Link::Connection {
+  Connection(Group any_pair, bool interrupts_waits)
+      : pair(std::move(any_pair)) {
+    if (!interrupts_waits) return;
+    std::vector<at::Tensor> nothing = {at::empty({1}, at::kByte)};
+    // Not monitored: in the log it would be a message that is late.
+    break_notice =
+        WithoutMonitoring(pair.process_group()->getBackend(c10::kCPU))
+            ->recv(nothing, other(), kNeverTag);
+    watcher = std::thread([this] { AwaitBreak(); });
+  }
+  ~Connection() {
+    if (!watcher.joinable()) return;
+    break_notice->abort();
+    watcher.join();
+  }
+
+  int other() const { return 1 - pair.place(); }
+
+  void AwaitBreak() {
+    constexpr std::chrono::hours kForEver(24 * 365);
+    try {
+      break_notice->wait(kForEver);
+      return;  // the destructor's abort()
+    } catch (const std::exception&) {
+      // The connection is broken.
+    }
+    const std::lock_guard lock(mutex);
+    is_broken = true;
+    for (const auto& each : in_flight) {
+      if (const WorkPtr work = each.lock()) work->abort();
+    }
+  }
+
+  void Follow(const WorkPtr& work, std::vector<WorkPtr>& works) {
+    works.push_back(work);
+    if (!watcher.joinable()) return;
+    const std::lock_guard lock(mutex);
+    std::erase_if(in_flight, [](const auto& each) { return each.expired(); });
+    in_flight.emplace_back(work);
+    if (is_broken) work->abort();
+  }
+
+  const Group pair;
+  WorkPtr break_notice;
+  std::thread watcher;
+  std::mutex mutex;  // guards what follows
+  std::vector<c10::weak_intrusive_ptr<c10d::Work>> in_flight;
+  bool is_broken = false;
+};
+
+Link::Link(Group pair, bool interrupts_waits)
+    : connection_(
+          std::make_shared<Connection>(std::move(pair), interrupts_waits)) {}
+
+int Link::peer() const {
+  return connection_->pair.ranks()[connection_->other()];
+}
+
 void Link::Send(const at::Tensor& tensor, int tag,
                 std::vector<WorkPtr>& works) {
   if (tensor.numel() == 0) return;
   std::vector<at::Tensor> tensors = {tensor};
-  works.push_back(pair_.process_group()->send(tensors, 1 - pair_.place(), tag));
+  connection_->Follow(connection_->pair.process_group()->send(
+                          tensors, connection_->other(), tag),
+                      works);
 }
 
 void Link::Receive(const at::Tensor& tensor, int tag,
                    std::vector<WorkPtr>& works) {
   if (tensor.numel() == 0) return;
   std::vector<at::Tensor> tensors = {tensor};
-  works.push_back(pair_.process_group()->recv(tensors, 1 - pair_.place(), tag));
+  connection_->Follow(connection_->pair.process_group()->recv(
+                          tensors, connection_->other(), tag),
+                      works);
 }
 
-void Link::Abort() { pair_.process_group()->getBackend(c10::kCPU)->abort(); }
+void Link::Abort() {
+  connection_->pair.process_group()->getBackend(c10::kCPU)->abort();
+}
 
 void WaitFor(std::vector<WorkPtr>& works) {
-  for (const WorkPtr& work : works) work->wait();
+  constexpr std::chrono::milliseconds kAtOnce(1);
+  for (const WorkPtr& work : works) {
+    if (work->wait()) continue;
+    // Interrupted. Its message may be complete nevertheless, such as the last
+    // one of a worker that has left; otherwise this throws.
+    TORCH_CHECK(work->wait(kAtOnce), "the connection was closed");
+  }
   works.clear();
 }
 
@@ -73,25 +157,26 @@ at::Tensor EmptyHeader() { return at::empty({kHeaderSize}, at::kDouble); }
 at::Tensor ToHeader(const Request& request) {
   return Header({Double(request.kind), Double(request.round),
                  Double(request.read_version), Double(request.read_round),
-                 request.learning_rate, request.loss});
+                 request.learning_rate, request.loss, request.step_loss,
+                 Double(request.examples)});
 }
 
 at::Tensor ToHeader(const Reply& reply) {
   return Header({reply.ending ? 1.0 : 0.0, Double(reply.version),
                  Double(reply.round), Double(reply.step), Double(reply.epoch),
-                 Double(reply.position)});
+                 Double(reply.position), reply.waiting ? 1.0 : 0.0});
 }
 
 Request RequestFrom(const at::Tensor& header) {
   const double* values = header.const_data_ptr<double>();
-  return {Int(values[0]), Int(values[1]), Int(values[2]),
-          Int(values[3]), values[4],      values[5]};
+  return {Int(values[0]), Int(values[1]), Int(values[2]), Int(values[3]),
+          values[4],      values[5],      values[6],      Int(values[7])};
 }
 
 Reply ReplyFrom(const at::Tensor& header) {
   const double* values = header.const_data_ptr<double>();
-  return {values[0] != 0, Int(values[1]), Int(values[2]),
-          Int(values[3]), Int(values[4]), Int(values[5])};
+  return {values[0] != 0, Int(values[1]), Int(values[2]), Int(values[3]),
+          Int(values[4]), Int(values[5]), values[6] != 0};
 }
 
 // Groups that are made at the same time must be disjoint, so in each turn a
@@ -122,7 +207,9 @@ absl::StatusOr<ServerRanks> ConnectServers(Communicator& comm, int servers) {
   }
   std::sort(pairs.begin(), pairs.end(),
             [](const auto& a, const auto& b) { return a.first < b.first; });
-  for (auto& [partner, pair] : pairs) ranks.links.emplace_back(std::move(pair));
+  const bool interrupts_waits = comm.backend() == "gloo";
+  for (auto& [partner, pair] : pairs)
+    ranks.links.emplace_back(std::move(pair), interrupts_waits);
   RETURN_IF_ERROR(comm.Barrier());
   if (rank == 0) AllowDeaths(*comm.process_group()->getStore());
   return ranks;

@@ -7,12 +7,15 @@
 //   worker to server   request, then with kPush one message per bucket and one
 //                      of the model's buffers
 //   server to worker   after kPull and kPush: reply, one message per bucket,
-//                      and after kPull the first server's buffers
+//                      and after kPull the first server's buffers; before it,
+//                      while the worker has to wait for others, replies that
+//                      say no more than this
 #ifndef RANKWISE_PARALLEL_PARAMETER_SERVER_PROTOCOL_H_
 #define RANKWISE_PARALLEL_PARAMETER_SERVER_PROTOCOL_H_
 
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -39,14 +42,17 @@ absl::StatusOr<Consistency> ParseConsistency(const std::string& text);
 // A round of a worker is one push, counted from 1 in every run. A shard's
 // version is the number of updates that it has had in the run.
 struct Request {
-  // kAlive: the worker computes for a long time between two pushes.
-  enum Kind : int64_t { kPull, kPush, kAlive, kDone };
+  // kStep: a step without a push.
+  enum Kind : int64_t { kPull, kPush, kStep, kDone };
   int64_t kind = kPull;
   int64_t round = 0;
   // Of the parameters that the gradient was computed from.
   int64_t read_version = 0, read_round = 0;
   double learning_rate = 0;
-  double loss = 0;  // mean over the examples since the last push
+  double loss = 0;  // mean over the steps since the last push
+  // Of kStep and kPush: the step's own loss, and the worker's examples in it.
+  double step_loss = 0;
+  int64_t examples = 0;
 };
 
 struct Reply {
@@ -56,17 +62,25 @@ struct Reply {
   // Where a worker that starts continues: optimizer steps done, the epoch, its
   // micro-batches done.
   int64_t step = 0, epoch = 1, position = 0;
+  // The worker has to wait for others: nothing but another reply follows. Sent
+  // several times per collective timeout, so that a wait for other workers is
+  // not taken for a dead server.
+  bool waiting = false;
 };
 
 using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
-// The connection of one server and one worker. Thread-safe between connections,
-// not within one. All throw what the process group throws.
+// The connection of one server and one worker. Copies share it. Thread-safe
+// between connections, not within one. All throw what the process group throws.
 class Link {
  public:
-  explicit Link(Group pair) : pair_(std::move(pair)) {}
+  // `interrupts_waits`: for Gloo, which does not wake who waits for a message
+  // of which a part was transferred when the connection broke. A thread then
+  // interrupts all waits when that happens. The process group must outlive all
+  // copies.
+  Link(Group pair, bool interrupts_waits);
 
-  int peer() const { return pair_.ranks()[1 - pair_.place()]; }  // of the job
+  int peer() const;  // its rank in the job
   // Start a message and append it to `works`; empty tensors are not sent. Tags
   // count from 0. The tensor must not change until the work is done.
   void Send(const at::Tensor& tensor, int tag, std::vector<WorkPtr>& works);
@@ -76,10 +90,12 @@ class Link {
   void Abort();
 
  private:
-  Group pair_;
+  struct Connection;
+  std::shared_ptr<Connection> connection_;
 };
 
-// Waits for all of them and clears `works`.
+// Waits for all of them and clears `works`. Throws if a wait was interrupted
+// and its message is not complete.
 void WaitFor(std::vector<WorkPtr>& works);
 
 // Requests and replies as messages.

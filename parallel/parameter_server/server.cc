@@ -75,6 +75,7 @@ void ParameterServer::Serve(Update update, OnLost on_lost, const Reply& start) {
   update_ = std::move(update);
   on_lost_ = std::move(on_lost);
   start_ = start;
+  step_end_seconds_ = SteadySeconds();
   for (const auto& peer : peers_)
     peer->thread = std::thread([this, &peer = *peer] { Answer(peer); });
 }
@@ -87,7 +88,11 @@ void ParameterServer::Answer(Peer& peer) {
       peer.link.Receive(header, kHeaderTag, works);
       WaitFor(works);
       const Request request = RequestFrom(header);
-      if (request.kind == Request::kAlive) continue;
+      if (request.kind == Request::kStep) {
+        const std::lock_guard lock(mutex_);
+        NoteStep(peer, request);
+        continue;
+      }
       if (request.kind == Request::kDone) break;
       if (request.kind == Request::kPush) ReceivePush(peer);
       const Reply reply = Admit(peer, request);
@@ -111,6 +116,24 @@ void ParameterServer::ReceivePush(Peer& peer) {
   WaitFor(works);
 }
 
+// Until the worker's push is applied and the consistency lets it continue.
+void ParameterServer::AwaitOthers(Peer& peer,
+                                  std::unique_lock<std::mutex>& lock) {
+  const auto interval =
+      absl::ToChronoMilliseconds(config_.collective_timeout / 4);
+  const auto may_continue = [&] {
+    if (ending_) return true;
+    if (peer.arrived) return false;
+    const int64_t behind = peer.round - SlowestRound();
+    return behind <= config_.consistency.bound;
+  };
+  while (!changed_.wait_for(lock, interval, may_continue)) {
+    lock.unlock();
+    peer.link.Send(ToHeader(Reply{.waiting = true}), kHeaderTag, peer.sends);
+    lock.lock();
+  }
+}
+
 Reply ParameterServer::Admit(Peer& peer, const Request& request) {
   std::unique_lock lock(mutex_);
   if (request.kind == Request::kPush) {
@@ -118,12 +141,7 @@ Reply ParameterServer::Admit(Peer& peer, const Request& request) {
     peer.arrived = true;
     arrivals_.push_back(&peer);
     changed_.notify_all();
-    changed_.wait(lock, [&] {
-      if (ending_) return true;
-      if (peer.arrived) return false;
-      const int64_t behind = peer.round - SlowestRound();
-      return behind <= config_.consistency.bound;
-    });
+    AwaitOthers(peer, lock);
   }
   for (size_t i = 0; i < parameters_.size(); ++i)
     peer.sent[i].copy_(parameters_[i]);
@@ -138,12 +156,12 @@ Reply ParameterServer::Admit(Peer& peer, const Request& request) {
 }
 
 void ParameterServer::SendParameters(Peer& peer, const Reply& reply) {
-  std::vector<WorkPtr> works;
   const at::Tensor header = ToHeader(reply);
-  peer.link.Send(header, kHeaderTag, works);
+  peer.link.Send(header, kHeaderTag, peer.sends);
   int tag = kFirstBucketTag;
-  for (const at::Tensor& each : peer.sent) peer.link.Send(each, tag++, works);
-  WaitFor(works);
+  for (const at::Tensor& each : peer.sent)
+    peer.link.Send(each, tag++, peer.sends);
+  WaitFor(peer.sends);
 }
 
 void ParameterServer::Lose(Peer& peer, const std::string& why) {
@@ -185,25 +203,64 @@ bool ParameterServer::CanApply() const {
          });
 }
 
-ServedRound ParameterServer::FinishRound(int64_t round) {
-  ServedRound result;
+// Of workers that have finished, one is enough: they may have had fewer steps.
+bool ParameterServer::StepIsDone() const {
+  const bool any_works = CountIn(Peer::State::kWorking) > 0;
+  const auto has_done = [](const auto& peer) { return !peer->steps.empty(); };
+  return any_works
+             ? std::all_of(peers_.begin(), peers_.end(),
+                           [&](const auto& peer) {
+                             return peer->state != Peer::State::kWorking ||
+                                    has_done(peer);
+                           })
+             : std::any_of(peers_.begin(), peers_.end(), [&](const auto& peer) {
+                 return peer->state == Peer::State::kDone && has_done(peer);
+               });
+}
+
+void ParameterServer::NoteStep(Peer& peer, const Request& request) {
+  peer.steps.push_back({request.step_loss, SteadySeconds()});
+  examples_ += request.examples;
+  changed_.notify_all();
+}
+
+ServedStep ParameterServer::FinishStep() {
+  ServedStep result;
   std::unique_lock lock(mutex_);
-  while (SlowestRound() < round) {
+  const int lost = CountIn(Peer::State::kLost);
+  const bool was_done = StepIsDone();
+  while (!StepIsDone()) {
     const double start = SteadySeconds();
     changed_.wait(lock, [&] {
-      return CanApply() || CountIn(Peer::State::kWorking) == 0;
+      return CanApply() || StepIsDone() || CountIn(Peer::State::kWorking) == 0;
     });
     result.wait_seconds += SteadySeconds() - start;
-    if (!CanApply()) {
-      if (SlowestRound() < 0) throw std::runtime_error(last_loss_);
+    if (CanApply()) {
+      Apply(result);
+    } else if (CountIn(Peer::State::kWorking) == 0) {
+      if (CountIn(Peer::State::kDone) == 0)
+        throw std::runtime_error(last_loss_);
       break;
     }
-    Apply(result);
   }
-  double sum = 0;
-  for (const UpdateRecord& update : result.updates) sum += update.loss;
-  result.loss = sum / static_cast<double>(result.updates.size());
+  TakeStep(was_done || CountIn(Peer::State::kLost) > lost, result);
   return result;
+}
+
+void ParameterServer::TakeStep(bool is_late, ServedStep& result) {
+  double sum = 0, end_seconds = step_end_seconds_;
+  int workers = 0;
+  for (const auto& peer : peers_) {
+    if (peer->steps.empty()) continue;
+    sum += peer->steps.front().loss;
+    end_seconds = std::max(end_seconds, peer->steps.front().end_seconds);
+    ++workers;
+    peer->steps.pop_front();
+  }
+  result.loss = sum / workers;
+  result.examples = std::exchange(examples_, 0);
+  const double begin = std::exchange(step_end_seconds_, end_seconds);
+  if (is_late) result.seconds = end_seconds - begin;
 }
 
 double ParameterServer::RateFactor(const Peer& peer) const {
@@ -217,7 +274,7 @@ double ParameterServer::RateFactor(const Peer& peer) const {
   return 1 / static_cast<double>(std::max(workers, 1));
 }
 
-void ParameterServer::Apply(ServedRound& result) {
+void ParameterServer::Apply(ServedStep& result) {
   const at::NoGradGuard no_grad;
   std::vector<Peer*> from = {arrivals_.front()};
   if (config_.consistency.synchronous) {
@@ -245,6 +302,7 @@ void ParameterServer::Apply(ServedRound& result) {
                               .loss = peer->request.loss});
     peer->round = peer->request.round;
     peer->arrived = false;
+    NoteStep(*peer, peer->request);
     std::erase(arrivals_, peer);
   }
   ++version_;

@@ -5,13 +5,16 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "parallel/comm/group.h"
 #include "parallel/parameter_server/protocol.h"
 #include "parallel/parameter_server/shards.h"
@@ -28,18 +31,28 @@ struct ParameterServerConfig {
   // workers that are not lost.
   bool scale_by_staleness = false;
   int64_t bucket_bytes = int64_t{4} << 20;
+  // How long a worker, and a server, may be silent: that of the connections. A
+  // worker that waits for others hears from the server in shorter intervals.
+  absl::Duration collective_timeout = absl::Minutes(5);
 };
 
-// What a server did in a round.
-struct ServedRound {
-  double loss = 0;  // mean over the pushes; NaN without any
+// What a server did in a step of the workers.
+struct ServedStep {
+  // Mean over the workers that have done the step; NaN without any.
+  double loss = 0;
+  // That all workers have reported since the step before.
+  int64_t examples = 0;
   double wait_seconds = 0;
+  // How long the step took the workers that are left, where the server learned
+  // of its end late: while it waited for a worker that it lost, the others may
+  // have done this step and further ones.
+  std::optional<double> seconds;
   std::vector<UpdateRecord> updates;
 };
 
 // A thread per worker receives what the worker pushes, waits until the
 // consistency allows an answer, and sends the parameters. The caller's thread
-// applies the gradients, in FinishRound. A worker is lost when its connection
+// applies the gradients, in FinishStep. A worker is lost when its connection
 // breaks or it is silent for the collective timeout: it is left out from then
 // on, and the others continue.
 class ParameterServer {
@@ -50,7 +63,7 @@ class ParameterServer {
   // Called on the worker's thread for each worker that is lost before the job
   // ends, with its rank in the job and the number of workers still training; 0
   // if the only ones left have finished. Not called for the last worker if none
-  // has finished: FinishRound throws instead.
+  // has finished: FinishStep throws instead.
   using OnLost = std::function<void(int rank, int others)>;
 
   // Takes its rows from the parameters' present values. `workers`: the links
@@ -75,11 +88,10 @@ class ParameterServer {
   // From here on workers are answered. `start`: where their training continues.
   void Serve(Update update, OnLost on_lost, const Reply& start);
 
-  // Returns when all workers that are left have had `round` of their rounds
-  // applied. Throws
-  // std::runtime_error when all are lost: what the connection of the last one
-  // said.
-  ServedRound FinishRound(int64_t round);
+  // Returns when all workers that are left have done one step more, and what
+  // they pushed after it has been applied. Throws std::runtime_error when all
+  // are lost: what the connection of the last one said.
+  ServedStep FinishStep();
 
   // Copies all servers' rows to the parameters. Collective over `servers`,
   // between two rounds. Throws what a broadcast throws.
@@ -89,6 +101,10 @@ class ParameterServer {
   void Finish();
 
  private:
+  struct DoneStep {
+    double loss = 0;
+    double end_seconds = 0;  // steady clock
+  };
   struct Peer {
     explicit Peer(const Link& link) : link(link) {}
     enum class State { kWorking, kDone, kLost };
@@ -97,14 +113,17 @@ class ParameterServer {
     Request request;                       // that `pushed` came with
     bool arrived = false;                  // and is not applied yet
     int64_t round = 0;                     // applied
+    std::deque<DoneStep> steps;            // that FinishStep has not returned
     std::vector<at::Tensor> pushed, sent;  // buckets; the buffers may follow
     at::Tensor buffers;                    // pushed
+    std::vector<WorkPtr> sends;            // in flight
     std::thread thread;
   };
 
   void Answer(Peer& peer);
   void ReceivePush(Peer& peer);
   Reply Admit(Peer& peer, const Request& request);
+  void AwaitOthers(Peer& peer, std::unique_lock<std::mutex>& lock);
   void SendParameters(Peer& peer, const Reply& reply);
   void Lose(Peer& peer, const std::string& why);
   void Join();
@@ -113,7 +132,10 @@ class ParameterServer {
   // Rounds that all workers that are left have had applied; -1 if all are lost.
   int64_t SlowestRound() const;
   bool CanApply() const;
-  void Apply(ServedRound& result);
+  void Apply(ServedStep& result);
+  bool StepIsDone() const;
+  void NoteStep(Peer& peer, const Request& request);
+  void TakeStep(bool is_late, ServedStep& result);
   double RateFactor(const Peer& peer) const;
   void TakeBuffers(const Peer& peer);
 
@@ -133,6 +155,8 @@ class ParameterServer {
   std::vector<std::unique_ptr<Peer>> peers_;
   std::vector<Peer*> arrivals_;  // in order of arrival
   int64_t version_ = 0;
+  int64_t examples_ = 0;         // reported since the last step
+  double step_end_seconds_ = 0;  // of the last step; steady clock
   Reply start_;
   bool ending_ = false, aborting_ = false;
   std::string last_loss_;  // of a worker: what an error says

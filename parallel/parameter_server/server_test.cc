@@ -11,6 +11,7 @@
 
 #include "ATen/Functions.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "parallel/comm/communicator.h"
@@ -40,6 +41,7 @@ at::Tensor Target(const at::Tensor& parameter, int worker) {
 struct Seen {
   std::vector<NamedTensor> parameters;  // at the end, on the first server
   std::vector<UpdateRecord> updates;    // of the first server
+  std::vector<ServedStep> steps;        // of the first server, without updates
   std::vector<double> rates;
   std::vector<std::pair<int, int>> lost;
   at::Tensor buffer = at::full({2}, 7.0, at::kFloat);
@@ -50,10 +52,10 @@ using WorkerBody =
     std::function<void(int worker, ParameterClient& client,
                        std::vector<NamedTensor>& parameters, Link& link)>;
 
-// Runs servers that apply plain SGD until `rounds` are done, and workers that
+// Runs servers that apply plain SGD until `steps` are done, and workers that
 // run `body`, which also leaves the job.
 Seen RunJob(int servers, int workers, const ParameterServerConfig& config,
-            int64_t rounds, const WorkerBody& body) {
+            int64_t steps, const WorkerBody& body) {
   Seen seen;
   OnRanks(servers + workers, [&](Communicator& comm) {
     auto ranks = ConnectServers(comm, servers);
@@ -83,11 +85,11 @@ Seen RunJob(int servers, int workers, const ParameterServerConfig& config,
           if (first) seen.lost.emplace_back(rank, others);
         },
         {});
-    for (int64_t round = 1; round <= rounds; ++round) {
-      ServedRound served;
-      const std::string error =
-          ErrorOf([&] { served = server.FinishRound(round); });
+    for (int64_t step = 1; step <= steps; ++step) {
+      ServedStep served;
+      const std::string error = ErrorOf([&] { served = server.FinishStep(); });
       if (!first) continue;
+      seen.steps.push_back(served);
       seen.updates.insert(seen.updates.end(), served.updates.begin(),
                           served.updates.end());
       if (!error.empty()) seen.error = error;
@@ -106,7 +108,8 @@ void Step(int worker, ParameterClient& client,
   client.AwaitAll();
   for (NamedTensor& each : parameters)
     each.tensor.mutable_grad() = each.tensor - Target(each.tensor, worker);
-  client.PushGradients({.learning_rate = kRate, .loss = 1.0 + worker});
+  client.PushGradients(
+      {.learning_rate = kRate, .loss = 1.0 + worker, .examples = 4});
 }
 
 WorkerBody Steps(int64_t rounds) {
@@ -355,14 +358,14 @@ TEST(ParameterServerTest, WithoutWorkersItFails) {
 TEST(ParameterServerTest, MovesAreAveraged) {
   ParameterServerConfig config = Config("bsp");
   const Seen seen = RunJob(
-      2, 2, config, 1,
+      2, 2, config, /*steps=*/2,
       [](int worker, ParameterClient& client,
          std::vector<NamedTensor>& parameters, Link&) {
         client.Begin();
         for (NamedTensor& each : parameters)
           each.tensor.copy_(Target(each.tensor, worker));
-        client.TellAlive();
-        client.PushDifference({.learning_rate = 1, .loss = 0});
+        client.EndStep({.loss = 2.0 + worker, .examples = 8});
+        client.PushDifference({.learning_rate = 1, .loss = 0, .examples = 8});
         client.AwaitAll();
         for (NamedTensor& each : parameters)  // of 10 and 20
           EXPECT_TRUE(each.tensor.allclose(at::full_like(each.tensor, 15)));
@@ -370,6 +373,74 @@ TEST(ParameterServerTest, MovesAreAveraged) {
       });
   for (const NamedTensor& each : seen.parameters)
     EXPECT_TRUE(each.tensor.allclose(at::full_like(each.tensor, 15)));
+  // Each step has its own loss; an update has that of all since the last push.
+  ASSERT_EQ(seen.steps.size(), 2u);
+  EXPECT_EQ(seen.steps[0].loss, 2.5);
+  EXPECT_EQ(seen.steps[1].loss, 0);
+  EXPECT_EQ(seen.steps[0].examples + seen.steps[1].examples, 4 * 8);
+  ASSERT_EQ(Count(seen), 2);
+  EXPECT_EQ(seen.updates[0].loss, 1);
+  EXPECT_EQ(seen.updates[1].loss, 1.5);
+}
+
+TEST(ParameterServerTest, AWorkerThatWaitsHearsFromItsServers) {
+  ParameterServerConfig config = Config("bsp");
+  config.collective_timeout = absl::Milliseconds(80);
+  const Seen seen =
+      RunJob(2, 2, config, 2,
+             [](int worker, ParameterClient& client,
+                std::vector<NamedTensor>& parameters, Link&) {
+               client.Begin();
+               for (int i = 0; i < 2; ++i) {
+                 if (worker == 1)
+                   std::this_thread::sleep_for(std::chrono::milliseconds(200));
+                 Step(/*worker=*/1, client, parameters);
+               }
+               client.Finish();
+             });
+  const std::vector<NamedTensor> start = MakeParameters();
+  ASSERT_EQ(seen.parameters.size(), start.size());
+  for (size_t i = 0; i < start.size(); ++i) {
+    const at::Tensor target = Target(start[i].tensor, 1);
+    EXPECT_TRUE(seen.parameters[i].tensor.allclose(
+        target + (start[i].tensor - target) * std::pow(1 - kRate, 2)));
+  }
+}
+
+// The first worker does five steps while the second does none and is lost.
+TEST(ParameterServerTest, StepsThatTheOthersDidMeanwhileTakeTheirOwnTime) {
+  constexpr int64_t kSteps = 5;
+  constexpr double kStepSeconds = 0.03;
+  std::promise<void> done;
+  const Seen seen =
+      RunJob(1, 2, Config("async"), kSteps,
+             [&](int worker, ParameterClient& client,
+                 std::vector<NamedTensor>& parameters, Link& link) {
+               client.Begin();
+               if (worker == 1) {
+                 done.get_future().wait();
+                 link.Abort();
+                 return;
+               }
+               for (int64_t i = 0; i < kSteps; ++i) {
+                 std::this_thread::sleep_for(
+                     std::chrono::duration<double>(kStepSeconds));
+                 Step(/*worker=*/static_cast<int>(i), client, parameters);
+               }
+               client.AwaitAll();
+               done.set_value();
+               client.Finish();
+             });
+  ASSERT_EQ(seen.steps.size(), static_cast<size_t>(kSteps));
+  int64_t examples = 0;
+  for (int64_t i = 0; i < kSteps; ++i) {
+    const ServedStep& step = seen.steps[static_cast<size_t>(i)];
+    EXPECT_EQ(step.loss, 1.0 + static_cast<double>(i));
+    ASSERT_TRUE(step.seconds.has_value());
+    EXPECT_GT(*step.seconds, 0.9 * kStepSeconds);
+    examples += step.examples;
+  }
+  EXPECT_EQ(examples, 4 * kSteps);  // nothing of the lost worker
 }
 
 TEST(ParameterServerTest, ElasticWorkersAndServersMoveTowardsEachOther) {

@@ -302,8 +302,7 @@ absl::Status TrainingRun::TrainEpoch(const StepFunction& step) {
       RETURN_IF_ERROR(WriteTrace());
     }
     progress_.epoch_seconds = SteadySeconds() - start;
-    RETURN_IF_ERROR(AfterStep(CeilDiv(progress_.position, config_.accumulate),
-                              CountExamples(*micro_batches)));
+    RETURN_IF_ERROR(AfterStep(CeilDiv(progress_.position, config_.accumulate)));
   }
   return absl::OkStatus();
 }
@@ -353,6 +352,8 @@ absl::Status TrainingRun::TrainStep(const StepFunction& step,
     progress_.step = number;
     progress_.position += static_cast<int64_t>(micro_batches.size());
     record.examples = CountExamples(micro_batches);
+    step_examples_ = outcome.examples_of_all.value_or(record.examples *
+                                                      worker_.data_ranks());
     if (trace_ != nullptr) trace_->End(number, clock, seen.events, outcome);
     StepClock finished = std::exchange(clock, StepClock(worker_.device));
     return log_->Add({record, std::move(outcome), std::move(finished),
@@ -360,8 +361,9 @@ absl::Status TrainingRun::TrainStep(const StepFunction& step,
   });
 }
 
-absl::Status TrainingRun::AfterStep(int64_t step_in_epoch, int64_t examples) {
-  console_->StepDone(progress_.step, step_in_epoch, progress_.epoch, examples);
+absl::Status TrainingRun::AfterStep(int64_t step_in_epoch) {
+  console_->StepDone(progress_.step, step_in_epoch, progress_.epoch,
+                     step_examples_);
   if (console_->ShowsLoss(step_in_epoch) || done()) {
     RETURN_IF_ERROR(Guarded("reading the loss", [&] { return log_->Flush(); }));
     console_->Loss(step_in_epoch, progress_.epoch, log_->last_loss());

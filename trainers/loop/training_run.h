@@ -111,7 +111,7 @@ class TrainingRun {
                          absl::Span<const Batch> micro_batches,
                          StepClock& clock);
   bool EndsEpoch(int64_t step, absl::Span<const Batch> micro_batches) const;
-  absl::Status AfterStep(int64_t step_in_epoch, int64_t examples);
+  absl::Status AfterStep(int64_t step_in_epoch);
   void TellSkippedSteps();
   absl::Status WriteTrace();
   MemoryRecord MeasureMemory();
@@ -151,6 +151,7 @@ class TrainingRun {
   StepTraffic traffic_;
   std::unique_ptr<StepTrace> trace_;  // null without --trace
   Progress progress_;
+  int64_t step_examples_ = 0;  // of all ranks, in the last step
   // Of the last checkpoint, written or resumed from; 0: none. It is not written
   // again: a crash between two of its files would leave neither version.
   int64_t saved_step_ = 0;

@@ -131,8 +131,7 @@ std::string Console::Rate() const {
   const double seconds = SteadySeconds() - start_seconds_;
   const int64_t steps = step_ - first_step_;
   if (steps == 0 || seconds <= 0) return "";
-  const double rate =
-      static_cast<double>(examples_ * worker_.data_ranks()) / seconds;
+  const double rate = static_cast<double>(examples_) / seconds;
   const double left = seconds / static_cast<double>(steps) *
                       static_cast<double>(length_.total_steps - step_);
   return absl::StrFormat("%.0f %s  ETA %s", length_.unit.Rate(rate),

@@ -35,7 +35,7 @@ class Console {
 
   // True if the step is one whose line shows the loss.
   bool ShowsLoss(int64_t step_in_epoch) const;
-  // After every step: redraws the bar. `examples`: this rank's in this step.
+  // After every step: redraws the bar. `examples`: of all ranks in this step.
   void StepDone(int64_t step, int64_t step_in_epoch, int64_t epoch,
                 int64_t examples);
   // At a step that ShowsLoss.
@@ -63,7 +63,7 @@ class Console {
   double drawn_seconds_ = 0;  // the bar, last
   int64_t first_step_ = 0;
   int64_t step_ = 0;
-  int64_t examples_ = 0;        // this rank's since start_
+  int64_t examples_ = 0;        // of all ranks since start_
   int64_t epoch_examples_ = 0;  // this rank's in whole epochs
   double epoch_seconds_ = 0;    // of those
   double last_loss_ = 0;

@@ -117,6 +117,9 @@ struct StepOutcome {
   // What only the device can tell: called once it is past the step, before the
   // record is written. May be null.
   std::function<void(StepRecord&)> complete = {};
+  // Examples of all ranks, for the console's rate. None: every data-parallel
+  // rank has had as many as this one.
+  std::optional<int64_t> examples_of_all = {};
 };
 
 // A step that was submitted to the device and may not have run yet.
