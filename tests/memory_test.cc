@@ -192,10 +192,13 @@ TEST_P(ZeroMemoryTest, OfRanksIsTheFormulas) {
 }
 
 TEST_P(ZeroMemoryTest, OfAPipelinesRanksIsTheFormulas) {
-  const auto memory =
-      Train("hybrid", {"--nproc=4", "--pp=2", "--microbatches=4"});
-  EXPECT_EQ(memory.size(), 4u);
-  for (const MemoryRecord& rank : memory) ExpectAsComputed(rank);
+  for (const char* precision : {"fp32", "bf16"}) {
+    const auto memory =
+        Train("hybrid", {"--nproc=4", "--pp=2", "--microbatches=4",
+                         absl::StrCat("--precision=", precision)});
+    EXPECT_EQ(memory.size(), 4u);
+    for (const MemoryRecord& rank : memory) ExpectAsComputed(rank);
+  }
 }
 
 // Whose gradient is reduced after all others.

@@ -89,11 +89,17 @@ TEST(PlanMemory, IsWhatTheTrainersCompute) {
     cases.push_back({{.dp = 4, .zero = zero, .micro_batch = 4}, "bf16"});
     cases.push_back(
         {{.dp = 4, .zero = zero, .micro_batch = 4, .micro_batches = 2}});
-    cases.push_back({{.pp = 2,
-                      .dp = 2,
-                      .zero = zero,
-                      .micro_batch = 4,
-                      .micro_batches = 4}});
+    cases.push_back(
+        {{.dp = 4, .zero = zero, .micro_batch = 4, .micro_batches = 3},
+         "bf16"});
+    for (const char* precision : {"fp32", "bf16"}) {
+      cases.push_back({{.pp = 2,
+                        .dp = 2,
+                        .zero = zero,
+                        .micro_batch = 4,
+                        .micro_batches = 4},
+                       precision});
+    }
     cases.push_back(
         {{.dp = 2, .tp = 2, .zero = zero, .micro_batch = 4, .micro_batches = 4},
          "bf16"});

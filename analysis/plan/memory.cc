@@ -97,14 +97,17 @@ struct StagePass {
 
 // In the order of the rank's schedule, without passes that cannot raise the
 // peak: the micro-batches of a single stage are alike, and with ZeRO 1 and 2
-// units stay gathered and gradients accumulate in place.
+// units stay gathered and gradients accumulate in place, from the second
+// micro-batch on in fp32.
 std::vector<StagePass> PassesOf(const Layout& layout, const Schedule& schedule,
                                 int rank) {
   const std::vector<int> stages = schedule.StagesOf(rank);
   if (stages.size() == 1) {
-    std::vector<StagePass> passes = {{0}, {0, true, true}};
-    if (layout.micro_batches > 1)
-      passes.insert(passes.begin(), {{0}, {0, true}});
+    std::vector<StagePass> passes;
+    for (int64_t i = std::min<int64_t>(layout.micro_batches, 3); i > 0; --i) {
+      passes.push_back({0});
+      passes.push_back({0, true, /*completes=*/i == 1});
+    }
     return passes;
   }
   std::vector<StagePass> passes;
@@ -117,7 +120,7 @@ std::vector<StagePass> PassesOf(const Layout& layout, const Schedule& schedule,
         absl::c_lower_bound(stages, action.stage) - stages.begin());
     const int64_t number = ++(backward ? backwards : forwards)[stage];
     const bool completes = backward && number == layout.micro_batches;
-    if (layout.zero == 3 || number == 1 || completes)
+    if (layout.zero == 3 || number <= 2 || completes)
       passes.push_back({stage, backward, completes});
   }
   return passes;
@@ -164,11 +167,13 @@ Memory StateMemory(double parameters, const Layout& layout,
   const double whole = bf16 ? 2 : engine.parameter_bytes;
   memory.parameters =
       layout.zero == 3 ? engine.parameter_bytes * rows : whole * parameters;
+  // The sum of several micro-batches is fp32, and the rank's rows part of it.
+  const bool bf16_gradients = bf16 && layout.micro_batches == 1;
   memory.gradients = layout.zero >= 2 ? engine.gradient_bytes * rows
-                     : bf16           ? 2 * parameters
+                     : bf16_gradients ? 2 * parameters
                                       : engine.gradient_bytes * parameters;
   if (bf16 && layout.zero < 3) memory.parameters += kWideBytes * rows;
-  if (bf16 && layout.zero < 2) memory.gradients += kWideBytes * rows;
+  if (bf16_gradients && layout.zero < 2) memory.gradients += kWideBytes * rows;
   return memory;
 }
 

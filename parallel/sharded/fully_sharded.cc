@@ -22,6 +22,20 @@ const void* KeyOf(const torch::Tensor& parameter) {
   return parameter.unsafeGetTensorImpl();
 }
 
+// Called before a node of autograd's graph runs.
+class PreHook : public torch::autograd::FunctionPreHook {
+ public:
+  explicit PreHook(std::function<void()> call) : call_(std::move(call)) {}
+  torch::autograd::variable_list operator()(
+      const torch::autograd::variable_list& gradients) override {
+    call_();
+    return gradients;
+  }
+
+ private:
+  const std::function<void()> call_;
+};
+
 absl::Status CheckParameters(const std::vector<NamedTensor>& parameters,
                              const std::vector<UnitSpec>& units) {
   std::map<const void*, int> counts;
@@ -104,7 +118,6 @@ void FullyShardedDataParallel::AddUnit(
   units_.Add(std::make_unique<ShardedUnit>(spec.name, parameters, groups_,
                                            config_, unsharded_));
   gradients_.emplace_back();
-  WatchGradients(units().size() - 1);
 }
 
 void FullyShardedDataParallel::WatchGradients(size_t unit) {
@@ -113,6 +126,9 @@ void FullyShardedDataParallel::WatchGradients(size_t unit) {
     if (!parameters[i].trained()) continue;
     const auto accumulator =
         torch::autograd::impl::grad_accumulator(parameters[i].whole);
+    accumulator->add_pre_hook(std::make_unique<PreHook>([this, unit, i] {
+      units_[unit].WidenGradient(units_[unit].parameters()[i]);
+    }));
     accumulator->add_post_hook(
         std::make_unique<torch::autograd::utils::LambdaPostHook>(
             [this, unit, i](const torch::autograd::variable_list& outputs,
@@ -138,6 +154,11 @@ void FullyShardedDataParallel::AddSection(
 torch::Tensor FullyShardedDataParallel::Run(size_t section,
                                             const Forward& forward,
                                             const torch::Tensor& x) {
+  // Not before: autograd adds up gradients on the stream that is current when
+  // their accumulators are made, which is the stage's in a pipeline.
+  for (const size_t unit : order_.units_of(section)) {
+    if (gradients_[unit].accumulators.empty()) WatchGradients(unit);
+  }
   order_.BeginForward(section);
   torch::Tensor y = forward(x);
   order_.EndForward(section, /*trains=*/y.requires_grad());

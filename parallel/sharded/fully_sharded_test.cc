@@ -246,6 +246,43 @@ TEST_P(ZeroTest, KeepsMastersInFp32WhereParametersAreBf16) {
   });
 }
 
+// A sum in bf16 stops at 256: 257 rounds to it.
+TEST_P(ZeroTest, SumsMicroBatchesOfBf16ParametersInFp32) {
+  constexpr int kMicroBatches = 512;
+  for (const bool take_turns : {false, true}) {
+    OnRanks(2, [&](Communicator& comm) {
+      torch::nn::Module net;
+      const torch::Tensor weight =
+          net.register_parameter("weight", at::ones({4, 4}));
+      const Group line = comm.world();
+      auto engine = FullyShardedDataParallel::Create(
+          net, {{"weight", {weight}}}, line, *DivideLine(line, 2),
+          {.stage = GetParam(),
+           .parameter_type = torch::ScalarType::BFloat16,
+           .micro_batches_take_turns = take_turns});
+      ASSERT_TRUE(engine.ok()) << engine.status();
+      (*engine)->AddSection({weight});
+      for (int i = 0; i < kMicroBatches; ++i) {
+        (*engine)->SetSync(i + 1 == kMicroBatches);
+        if (i == 0 || !take_turns) (*engine)->BeforeForward();
+        const torch::Tensor loss = (*engine)->Run(
+            0, [&](const torch::Tensor& x) { return (weight * x).sum(); },
+            at::ones({4, 4}, torch::ScalarType::BFloat16));
+        if (!take_turns) (*engine)->BeforeBackward({loss});
+        loss.backward();
+        if (!take_turns) (*engine)->AfterBackward();
+      }
+      if (take_turns) {
+        (*engine)->Start({weight});
+        (*engine)->Finish();
+      }
+      const torch::Tensor gradient = (*engine)->RowsOf(weight).grad();
+      EXPECT_TRUE(gradient.equal(at::full({2, 4}, double{kMicroBatches})))
+          << gradient;
+    });
+  }
+}
+
 // Such an optimizer detaches the gradients in zero_grad().
 TEST_P(ZeroTest, TrainsWithAnOptimizerOfTorch) {
   const Named whole = TrainWhole();
@@ -320,8 +357,10 @@ ChainSeen RunChain(int length, int prefetch) {
       (*engine)->AfterBackward();
     }
     // Nothing but the rank's own rows is left.
-    for (const torch::Tensor& weight : chain.weights)
-      EXPECT_EQ(weight.storage().data(), nullptr);
+    EXPECT_THAT(ErrorOf([&] { chain.weights[1].sum(); }),
+                HasSubstr("the parameter weight_1 has no values here"));
+    EXPECT_THAT(ErrorOf([&] { chain.weights[0].detach()[1].zero_(); }),
+                HasSubstr("the parameter weight_0 has no values here"));
     if (comm.rank() != 0) return;
     seen.peak_units = (*engine)->peak_gathered_units();
     seen.peak_bytes = (*engine)->unsharded_bytes().peak;

@@ -10,7 +10,9 @@
 #include "ATen/ops/empty_like.h"
 #include "ATen/ops/zeros.h"
 #include "absl/algorithm/container.h"
+#include "absl/strings/str_cat.h"
 #include "c10/core/Allocator.h"
+#include "c10/core/DeviceGuard.h"
 #include "c10/util/Exception.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 
@@ -20,6 +22,21 @@ namespace {
 // The memory of a tensor whose rows follow one another, [numel].
 torch::Tensor FlatView(const torch::Tensor& tensor) {
   return at::as_strided(tensor.detach(), {tensor.numel()}, {1});
+}
+
+// Shaped as `tensor`; every access to its values throws `error`.
+torch::Tensor WithoutMemory(const torch::Tensor& tensor,
+                            const std::string& error) {
+  const auto storage = c10::make_intrusive<c10::StorageImpl>(
+      c10::StorageImpl::use_byte_size_t(), tensor.storage().nbytes(),
+      c10::DataPtr(nullptr, tensor.device()), /*allocator=*/nullptr,
+      /*resizable=*/false);
+  storage->release_data_and_set_meta_custom_data_ptr_error_msg_(error);
+  torch::Tensor result = at::empty({0}, tensor.options().requires_grad(false));
+  result.unsafeGetTensorImpl()->set_storage_keep_dtype(c10::Storage(storage));
+  result.unsafeGetTensorImpl()->set_sizes_and_strides(
+      tensor.sizes(), tensor.strides(), tensor.storage_offset());
+  return result;
 }
 
 bool RowsFollowOneAnother(const torch::Tensor& tensor) {
@@ -100,7 +117,7 @@ void ShardedUnit::Divide(const NamedTensor& parameter) {
   }
   whole.set_data(memory);
   sharded.whole = whole;
-  sharded.flat = FlatView(whole);
+  sharded.memory = whole.detach();
   // Where parameters stay whole, in the same memory.
   const bool shares = config_.stage < 3 && !config_.offload &&
                       memory.scalar_type() == values.scalar_type();
@@ -112,10 +129,15 @@ void ShardedUnit::Divide(const NamedTensor& parameter) {
   }
   whole_bytes_ += static_cast<int64_t>(whole.nbytes());
   parameters_.push_back(std::move(sharded));
-  if (config_.stage == 3) {
-    c10::StorageImpl* storage = whole.storage().unsafeGetStorageImpl();
-    storage->set_data_ptr_noswap(c10::DataPtr(nullptr, whole.device()));
-  }
+  if (config_.stage < 3) return;
+  ShardedParameter& added = parameters_.back();
+  added.no_memory = WithoutMemory(
+      whole, absl::StrCat("the parameter ", added.name,
+                          " has no values here: ZeRO 3 has freed them. Read "
+                          "this rank's rows (FullyShardedDataParallel::RowsOf "
+                          "or Owned), or read the parameter in its section "
+                          "(FullyShardedDataParallel::Run)"));
+  Free(added);
 }
 
 int64_t ShardedUnit::trained() const {
@@ -123,14 +145,22 @@ int64_t ShardedUnit::trained() const {
                           [](const auto& each) { return each.trained(); });
 }
 
+void ShardedUnit::Free(ShardedParameter& parameter) {
+  parameter.whole.set_data(parameter.no_memory);
+  parameter.memory.storage().unsafeGetStorageImpl()->set_data_ptr_noswap(
+      c10::DataPtr(nullptr, parameter.memory.device()));
+}
+
 void ShardedUnit::Allocate() {
   if (config_.stage < 3) return;
   for (ShardedParameter& parameter : parameters_) {
+    const c10::Device device = parameter.memory.device();
+    const c10::DeviceGuard guard(device);  // allocators use the current one
     c10::StorageImpl* storage =
-        parameter.whole.storage().unsafeGetStorageImpl();
+        parameter.memory.storage().unsafeGetStorageImpl();
     storage->set_data_ptr_noswap(
-        c10::GetAllocator(parameter.whole.device().type())
-            ->allocate(storage->nbytes()));
+        c10::GetAllocator(device.type())->allocate(storage->nbytes()));
+    parameter.whole.set_data(parameter.memory);
   }
   unsharded_.Add(whole_bytes_);
 }
@@ -147,6 +177,7 @@ void ShardedUnit::StartGather() {
   }
   if (groups_.shard.size() == 1) {
     gather_.output = gather_.input;
+    gather_.written.emplace(options.device());
     return;
   }
   gather_.output = at::empty({groups_.shard.size() * line_}, options);
@@ -158,7 +189,17 @@ void ShardedUnit::StartGather() {
 void ShardedUnit::Wait(Exchange& exchange, ExposedComm& waited) {
   // A collective that fails is not waited for again.
   const auto work = std::move(exchange.work);
-  if (work != nullptr) waited.Wait(*work, exchange.output.device());
+  if (!exchange.output.defined()) return;
+  const c10::Device device = exchange.output.device();
+  const c10::Stream stream = CurrentStream(device);
+  if (work != nullptr) {
+    waited.Wait(*work, device);
+  } else if (exchange.written.has_value()) {
+    exchange.written->Block(stream);
+  }
+  if (device.is_cpu()) return;
+  for (torch::Tensor* used : {&exchange.input, &exchange.output})
+    used->record_stream(stream);
 }
 
 void ShardedUnit::FinishGather() {
@@ -173,7 +214,7 @@ void ShardedUnit::FinishGather() {
           ? gather_.output.view({groups_.shard.size(), line_})
           : gather_.output;
   for (const ShardedParameter& parameter : parameters_) {
-    ByLine(parameter.flat, lines, parameter,
+    ByLine(FlatView(parameter.memory), lines, parameter,
            [](const torch::Tensor& whole, const torch::Tensor& part) {
              whole.copy_(part);
            });
@@ -189,11 +230,22 @@ void ShardedUnit::Invalidate(bool free) {
   if (state_ == State::kSharded) return;
   state_ = State::kSharded;
   if (!free) return;
-  for (ShardedParameter& parameter : parameters_) {
-    parameter.whole.storage().unsafeGetStorageImpl()->set_data_ptr_noswap(
-        c10::DataPtr(nullptr, parameter.whole.device()));
-  }
+  for (ShardedParameter& parameter : parameters_) Free(parameter);
   unsharded_.Add(-whole_bytes_);
+}
+
+void ShardedUnit::WidenGradient(ShardedParameter& parameter) {
+  torch::Tensor& gradient = parameter.whole.mutable_grad();
+  const c10::ScalarType type = parameter.rows.scalar_type();
+  if (!gradient.defined() || gradient.scalar_type() == type) return;
+  const at::NoGradGuard no_grad;
+  const auto narrow_bytes = static_cast<int64_t>(gradient.nbytes());
+  // Autograd adds in place, whatever the parameter's type is.
+  gradient = gradient.to(type);
+  if (!parameter.counted) return;
+  const int64_t added = static_cast<int64_t>(gradient.nbytes()) - narrow_bytes;
+  gradient_bytes_ += added;
+  unsharded_.Add(added);
 }
 
 void ShardedUnit::CountGradient(ShardedParameter& parameter) {
@@ -233,6 +285,7 @@ void ShardedUnit::StartReduce() {
   reduce_.input = reduce_.input.view({-1});
   if (groups_.shard.size() == 1) {
     reduce_.output = reduce_.input;
+    reduce_.written.emplace(options.device());
   } else {
     reduce_.output = at::empty({line_}, options);
     reduce_.work = groups_.shard.process_group()->_reduce_scatter_base(
@@ -273,7 +326,7 @@ void ShardedUnit::SetGradient(ShardedParameter& parameter,
         whole.narrow(0, parameter.begin, parameter.rows.size(0)).detach();
     gradient.copy_(mean);
   } else if (gradient.defined()) {
-    gradient.add_(mean);
+    gradient.add_(mean.to(gradient.device()));
   } else {
     gradient = mean.to(parameter.rows.device());
   }

@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,6 +21,7 @@
 #include "c10/util/intrusive_ptr.h"
 #include "parallel/comm/exposed_comm.h"
 #include "parallel/ddp/model_state.h"
+#include "parallel/device/device_event.h"
 #include "parallel/sharded/order/unit_bytes.h"
 #include "parallel/sharded/order/unit_order.h"
 #include "parallel/sharded/sharding.h"
@@ -29,13 +31,14 @@ namespace rankwise {
 
 struct ShardedParameter {
   std::string name;
-  torch::Tensor whole;   // the module's; without memory while it is freed
-  torch::Tensor flat;    // the same memory, [numel]
-  torch::Tensor rows;    // this rank's, which the optimizer updates
-  int64_t begin = 0;     // the first of them
-  int64_t chunk = 0;     // numbers in a line of the buffer
-  int64_t offset = 0;    // where they begin
-  bool counted = false;  // its gradient, among the unsharded bytes
+  torch::Tensor whole;   // the module's; `memory`, or while freed `no_memory`
+  torch::Tensor memory;  // of the gathered values; autograd saves views of it
+  torch::Tensor no_memory;  // ZeRO 3: reading it throws an error with the name
+  torch::Tensor rows;       // this rank's, which the optimizer updates
+  int64_t begin = 0;        // the first of them
+  int64_t chunk = 0;        // numbers in a line of the buffer
+  int64_t offset = 0;       // where they begin
+  bool counted = false;     // its gradient, among the unsharded bytes
 
   bool trained() const { return whole.requires_grad(); }
 };
@@ -66,6 +69,10 @@ class ShardedUnit {
   // `free` it is also given back.
   void Invalidate(bool free);
 
+  // Call before backward adds to the gradient of another micro-batch, if there
+  // is one: makes it of the type of `rows`, so that sums do not round to that
+  // of narrower parameters.
+  void WidenGradient(ShardedParameter& parameter);
   // Counts the memory of a parameter's gradient, which backward has written.
   void CountGradient(ShardedParameter& parameter);
   // Starts the reduce-scatter of the parameters' gradients, a missing one as
@@ -85,11 +92,16 @@ class ShardedUnit {
   enum class State { kSharded, kGathering, kWhole };
   struct Exchange {
     torch::Tensor input, output;
-    c10::intrusive_ptr<c10d::Work> work;  // null: none is under way
+    c10::intrusive_ptr<c10d::Work> work;  // null if none is under way
+    // After the output was written, if no other rank takes part.
+    std::optional<DeviceEvent> written;
   };
 
   void Divide(const NamedTensor& parameter);
   void Allocate();
+  static void Free(ShardedParameter& parameter);
+  // The current stream waits, which may be another one than that which started
+  // the exchange: in a pipeline each stage has its own.
   void Wait(Exchange& exchange, ExposedComm& waited);
   void SetGradient(ShardedParameter& parameter, const torch::Tensor& mean);
 

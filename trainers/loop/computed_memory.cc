@@ -59,19 +59,24 @@ int64_t OptimizerBytes(const TrainConfig& config, int64_t numbers,
          (config.precision == Precision::kFp16 ? kGradScalerBytes : 0);
 }
 
-// Parameters and gradients, of `whole` numbers, of which the rank owns `rows`.
-void AddModelBytes(const Sharding& sharding, int64_t whole, int64_t rows,
-                   MemoryParts& parts) {
+// Whether a step adds up the gradients of several micro-batches.
+bool SumsGradients(const TrainConfig& config, const ModelPlacement& placement) {
+  if (placement.passes.empty()) return config.accumulate > 1;
+  return absl::c_any_of(placement.passes, [](const Pass& pass) {
+    return pass.backward && !pass.completes;
+  });
+}
+
+// Of `whole` numbers, of which the rank owns `rows`: of the parameters if
+// `divided_from` is 3, of their gradients if it is 2.
+int64_t ModelBytes(const Sharding& sharding, int divided_from, bool in_bf16,
+                   int64_t whole, int64_t rows) {
   const int stage = sharding.config.stage;
-  const int64_t used = (sharding.has_bf16() ? 2 : kWideBytes) * whole;
-  // Else a rank's rows, and their gradients, are parts of the whole ones.
-  const bool apart =
-      stage > 0 && (sharding.has_bf16() || sharding.config.offload);
-  const int64_t owned = kWideBytes * rows;
-  parts.parameter_bytes =
-      (stage < 3 ? used : 0) + (stage == 3 || apart ? owned : 0);
-  parts.gradient_bytes =
-      (stage < 2 ? used : 0) + (stage >= 2 || apart ? owned : 0);
+  const bool divided = stage >= divided_from;
+  // Otherwise a rank's rows are parts of the whole tensors.
+  const bool apart = stage > 0 && (in_bf16 || sharding.config.offload);
+  return (divided ? 0 : (in_bf16 ? 2 : kWideBytes) * whole) +
+         (divided || apart ? kWideBytes * rows : 0);
 }
 
 // Of one layer and `examples`.
@@ -147,7 +152,10 @@ MemoryParts ComputeMemory(const TrainConfig& config, c10::DeviceType device,
     rows += ShardNumbers(shape, sharding.config.stage > 0 ? sharding.ranks : 1);
   }
   MemoryParts parts;
-  AddModelBytes(sharding, whole, rows, parts);
+  const bool bf16 = sharding.has_bf16();
+  parts.parameter_bytes = ModelBytes(sharding, 3, bf16, whole, rows);
+  parts.gradient_bytes = ModelBytes(
+      sharding, 2, bf16 && !SumsGradients(config, placement), whole, rows);
   parts.optimizer_bytes = OptimizerBytes(config, rows, shapes.size());
   parts.unsharded_bytes = ComputeUnsharded(model, placement, config.accumulate);
   TrainConfig share = config;  // of a replica

@@ -17,8 +17,9 @@ int64_t StorageBytes(const std::vector<torch::Tensor>& tensors) {
   for (const torch::Tensor& tensor : tensors) {
     if (!tensor.defined()) continue;
     const c10::Storage& storage = tensor.storage();
-    if (storage.data() == nullptr) continue;
-    if (seen.insert(storage.unsafeGetStorageImpl()).second)
+    c10::StorageImpl* memory = storage.unsafeGetStorageImpl();
+    if (memory->_mutable_data_ptr_no_checks().get() == nullptr) continue;
+    if (seen.insert(memory).second)
       bytes += static_cast<int64_t>(storage.nbytes());
   }
   return bytes;

@@ -6,7 +6,7 @@
 namespace rankwise {
 namespace {
 
-constexpr int64_t kReducedBytes = 4;
+constexpr int64_t kSumBytes = 4;  // of fp32
 
 }  // namespace
 
@@ -43,25 +43,26 @@ void UnitBytes::Invalidate(size_t unit) {
 }
 
 void UnitBytes::AddGradients(size_t unit, size_t section, int64_t numbers) {
-  State& state = states_[unit];
-  const auto end = state.sections.end();
-  if (config_.zero == 1 ||
-      std::find(state.sections.begin(), end, section) != end)
-    return;
-  state.sections.push_back(section);
-  state.gradients += numbers;
-  bytes_.Add(config_.parameter_bytes * numbers);
+  if (config_.zero == 1) return;
+  std::vector<Gradients>& all = states_[unit].gradients;
+  auto own = std::find_if(all.begin(), all.end(), [&](const Gradients& each) {
+    return each.section == section;
+  });
+  const bool first = own == all.end();
+  if (first) own = all.insert(own, {section});
+  const int64_t bytes = numbers * (first ? config_.parameter_bytes : kSumBytes);
+  bytes_.Add(bytes - std::exchange(own->bytes, bytes));
 }
 
 void UnitBytes::StartReduce(size_t unit) {
-  State& state = states_[unit];
-  bytes_.Add(kReducedBytes * units_[unit].padded_numbers);
-  bytes_.Add(-config_.parameter_bytes * std::exchange(state.gradients, 0));
-  state.sections.clear();
+  bytes_.Add(kSumBytes * units_[unit].padded_numbers);
+  std::vector<Gradients>& all = states_[unit].gradients;
+  for (const Gradients& each : all) bytes_.Add(-each.bytes);
+  all.clear();
 }
 
 void UnitBytes::FinishReduce(size_t unit) {
-  bytes_.Add(-kReducedBytes * units_[unit].padded_numbers);
+  bytes_.Add(-kSumBytes * units_[unit].padded_numbers);
 }
 
 }  // namespace rankwise

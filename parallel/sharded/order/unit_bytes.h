@@ -28,8 +28,10 @@ struct UnitSize {
 
 struct UnitBytesConfig {
   int zero = 3;
-  int ranks = 2;            // among which units are divided
-  int parameter_bytes = 4;  // of a gathered number; sums of gradients are fp32
+  int ranks = 2;  // among which units are divided
+  // Of a gathered number, and of a gradient from one micro-batch; the sum of
+  // several is fp32.
+  int parameter_bytes = 4;
 };
 
 // Counts what ShardedUnit allocates.
@@ -39,8 +41,8 @@ class UnitBytes : public Units {
       : units_(std::move(units)), config_(config), states_(units_.size()) {}
 
   // Counts the full gradients of the `numbers` elements of the unit that
-  // `section` is the first to use. Later micro-batches accumulate in place and
-  // add nothing.
+  // `section` is the first to use. The second micro-batch makes them fp32;
+  // later ones add nothing.
   void AddGradients(size_t unit, size_t section, int64_t numbers);
   const UnitSize& size(size_t unit) const { return units_[unit]; }
   int64_t peak() const { return bytes_.peak; }
@@ -54,10 +56,13 @@ class UnitBytes : public Units {
 
  private:
   enum class At { kSharded, kGathering, kWhole };
+  struct Gradients {
+    size_t section = 0;
+    int64_t bytes = 0;
+  };
   struct State {
     At at = At::kSharded;
-    std::vector<size_t> sections;  // whose gradients are there
-    int64_t gradients = 0;         // numbers of these
+    std::vector<Gradients> gradients;
   };
 
   int64_t MessageBytes(size_t unit) const;

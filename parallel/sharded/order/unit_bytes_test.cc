@@ -55,5 +55,20 @@ TEST(UnitBytesTest, AnotherMicroBatchAddsToTheGradientsThatAreThere) {
   EXPECT_EQ(units.peak(), 4 * 10);
 }
 
+TEST(UnitBytesTest, TheSumOfMicroBatchesIsFp32) {
+  UnitBytes units = TwoUnits({.zero = 3, .parameter_bytes = 2});
+  units.AddGradients(0, 0, 10);
+  EXPECT_EQ(units.peak(), 2 * 10);
+  units.AddGradients(0, 0, 10);
+  EXPECT_EQ(units.peak(), 4 * 10);
+  units.AddGradients(0, 0, 10);
+  EXPECT_EQ(units.peak(), 4 * 10);
+  units.StartReduce(0);
+  units.FinishReduce(0);
+  units.AddGradients(0, 0, 10);
+  units.AddGradients(1, 1, 10);
+  EXPECT_EQ(units.peak(), 4 * 10 + 4 * 12) << "while the first is reduced";
+}
+
 }  // namespace
 }  // namespace rankwise
