@@ -1,5 +1,7 @@
 #include "trainers/peak/peak.h"
 
+#include <ATen/Context.h>
+#include <ATen/ops/rand.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -144,6 +146,14 @@ TEST(MeasurePeak, FindsRatesInEveryPrecision) {
     EXPECT_GT(peak.flops_per_second, 1e6) << precision;
     EXPECT_GT(peak.bytes_per_second, 1e6) << precision;
   }
+}
+
+TEST(MeasurePeak, LeavesTheRunsRandomNumbersAlone) {
+  at::manual_seed(1);
+  const at::Tensor drawn = at::rand({4});
+  at::manual_seed(1);
+  MeasurePeak({}, {.matrix_size = 64, .array_bytes = 1 << 16, .seconds = 0});
+  EXPECT_TRUE(at::rand({4}).equal(drawn));
 }
 
 TEST(EffortFor, ArraysAreFourTimesTheLastCacheUpToALimit) {
