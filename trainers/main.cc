@@ -2,6 +2,7 @@
 
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
+#include <c10/core/DeviceGuard.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -143,6 +144,8 @@ void SayOnce(const Worker& worker, const std::string& line) {
 absl::Status Guarded(const Trainer& trainer, TrainConfig config,
                      const Worker& worker) {
   RETURN_IF_ERROR(CheckRank(trainer, config, worker));
+  // Otherwise --device=cuda:1 would also take memory of GPU 0 for a context.
+  const c10::DeviceGuard device(worker.device);
   SayOnce(worker, TakePeak(worker, config));
   // PyTorch by default lets convolutions round; here the flag decides for both.
   at::globalContext().setAllowTF32CuBLAS(config.tf32);
