@@ -32,7 +32,7 @@ constexpr absl::string_view kFollowTheWorldSize =
     "microbatches nproc pp replicas servers shard_ranks split tp";
 constexpr absl::string_view kSayWhatIsWrittenOrCompared =
     "async_checkpoint checkpoint_dir checkpoint_every csv dry_run file_store "
-    "keep_checkpoints launch log_dir log_every max_restarts memory "
+    "keep_checkpoints launch log_dir log_every max_restarts memory on_nan "
     "oversubscribe peak peak_tflops profile progress record resume trace "
     "trace_ops "
     "trace_steps traffic_steps";

@@ -97,6 +97,10 @@ TEST(ResumeTest, AKilledRankIsNamedTheOthersEndAndTheRunGoesOn) {
   ASSERT_TRUE(run->AwaitOutput("step", 7)) << run->Stderr();
   const std::vector<pid_t> ranks = ChildrenOf(run->pid());
   ASSERT_EQ(ranks.size(), 2u);
+  const Finished other = RunTrainer("single", Flags(dir, 4));
+  EXPECT_EQ(other.code, 1);
+  EXPECT_THAT(other.err, HasSubstr(absl::StrCat("in use by ddp, process ",
+                                                ranks[0], " on host ")));
   const SteadyTime killed = SteadyNow();
   ASSERT_EQ(kill(ranks[1], SIGKILL), 0);
   EXPECT_NE(run->Wait(absl::Seconds(20)), 0);
@@ -115,6 +119,34 @@ TEST(ResumeTest, AKilledRankIsNamedTheOthersEndAndTheRunGoesOn) {
   EXPECT_EQ(losses.rbegin()->first, 16);
   for (const auto& [step, loss] : losses)
     EXPECT_EQ(loss, expected.at(step)) << "step " << step;
+}
+
+// Every rank evaluates its share of the test set with its own statistics.
+TEST(ResumeTest, EachRankContinuesWithItsOwnBuffers) {
+  const auto evaluated = [](const std::string& dir) {
+    double loss = 0;
+    for (const Record& record : RecordsIn(dir + "/run.jsonl")) {
+      if (const auto* eval = std::get_if<EvalRecord>(&record))
+        loss = eval->mean_loss;
+    }
+    return loss;
+  };
+  const std::vector<std::string> own = {"--nproc=2", "--model=simple_cnn_bn",
+                                        "--broadcast_buffers=false"};
+  const std::string expected = FreshDir("own_buffers");
+  ASSERT_EQ(RunTrainer("ddp", Flags(expected, 4, own)).code, 0);
+  const std::string dir = FreshDir("own_buffers_resumed");
+  std::vector<std::string> flags = own;
+  ASSERT_EQ(RunTrainer("ddp", Flags(dir, 3, flags)).code, 0);
+  flags.push_back("--resume");
+  ASSERT_EQ(RunTrainer("ddp", Flags(dir, 4, flags)).code, 0);
+  EXPECT_EQ(evaluated(dir), evaluated(expected));
+  flags[0] = "--nproc=1";
+  flags.push_back("--accumulate=2");
+  const Finished alone = RunTrainer("ddp", Flags(dir, 7, flags));
+  EXPECT_EQ(alone.code, 1);
+  EXPECT_THAT(alone.err, HasSubstr("--broadcast_buffers=false: the checkpoint "
+                                   "has the buffers of each of 2"));
 }
 
 // Two ranks, one, and two again, across the end of an epoch: the order of

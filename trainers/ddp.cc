@@ -40,7 +40,8 @@ absl::Status Run(const TrainConfig& config, const Worker& worker) {
   ASSIGN_OR_RETURN(std::unique_ptr<DataParallelEngine> engine, make_engine());
   run->KeepEngine(
       {[&] { return engine->BucketOrder(); },
-       [&](const std::string& order) { engine->UseBucketOrder(order); }});
+       [&](const std::string& order) { engine->UseBucketOrder(order); },
+       /*own_buffers=*/!BroadcastsBuffersByFlag()});
   RETURN_IF_ERROR(run->Start(TrainableParameters(model)));
   Optimizer& optimizer = run->optimizer();
   const Objective& objective = run->objective();

@@ -122,6 +122,10 @@ absl::Status CheckDdpFlags() {
   return checks.status();
 }
 
+bool BroadcastsBuffersByFlag() {
+  return absl::GetFlag(FLAGS_broadcast_buffers);
+}
+
 absl::StatusOr<std::string> SyncBatchNormIfRequested(torch::nn::Module& model,
                                                      const Group& group,
                                                      bool skip_communication) {
@@ -171,7 +175,7 @@ absl::StatusOr<std::unique_ptr<DataParallelEngine>> MakeEngine(
   config.gradient_as_bucket_view = absl::GetFlag(FLAGS_gradient_as_bucket_view);
   config.find_unused_parameters = absl::GetFlag(FLAGS_find_unused_parameters);
   config.static_graph = absl::GetFlag(FLAGS_static_graph);
-  config.broadcast_buffers = absl::GetFlag(FLAGS_broadcast_buffers);
+  config.broadcast_buffers = BroadcastsBuffersByFlag();
   config.skip_communication = skip_communication;
   config.comm_hook = CommHookNamed(absl::GetFlag(FLAGS_comm_hook));
   ASSIGN_OR_RETURN(auto reducer,

@@ -17,6 +17,9 @@ namespace rankwise {
 
 absl::Status CheckDdpFlags();
 
+// Whether ranks take rank 0's buffers before each forward.
+bool BroadcastsBuffersByFlag();
+
 // Under --sync_batch_norm replaces the model's BatchNorm layers, before an
 // engine is made; returns a line to say about it, "" without the flag.
 // InvalidArgument for a model that has none. With `skip_communication` they

@@ -109,6 +109,11 @@ TRAINER_FLAG(kSpeed, bool, eval, true,
 TRAINER_FLAG(
     kSpeed, int64_t, check_divergence_every, 0,
     "steps between two comparisons of the parameters across ranks; 0: never");
+TRAINER_FLAG(
+    kOutput, std::string, on_nan, "stop",
+    "stop: end on all ranks, with exit code 1, once the loss, the norm of the "
+    "gradients (with --clip_grad_norm) or a parameter is not a finite number; "
+    "continue: train on. Neither saves such parameters");
 TRAINER_FLAG(kLosses, bool, skip_communication, false,
              "compute as usual but exchange nothing: shows what communication "
              "costs. Losses are not those of training; no evaluation");
@@ -366,6 +371,12 @@ Precision PrecisionFromFlag(FlagChecks& checks) {
   return Precision::kFp32;
 }
 
+OnNan OnNanFromFlag(FlagChecks& checks) {
+  const std::string name = absl::GetFlag(FLAGS_on_nan);
+  checks.OneOf("on_nan", name, {"stop", "continue"});
+  return name == "continue" ? OnNan::kContinue : OnNan::kStop;
+}
+
 }  // namespace
 
 bool RegisterFlag(const char* name, FlagEffect effect) {
@@ -406,6 +417,7 @@ absl::StatusOr<TrainConfig> TrainConfigFromFlags() {
   config.evaluate = absl::GetFlag(FLAGS_eval) && !config.skip_communication;
   CheckSkippedCommunication(config, checks);
   config.precision = PrecisionFromFlag(checks);
+  config.on_nan = OnNanFromFlag(checks);
   config.tf32 = absl::GetFlag(FLAGS_tf32);
   config.cuda_graph = absl::GetFlag(FLAGS_cuda_graph);
   if (absl::GetFlag(FLAGS_backend) == "fake" && config.evaluate) {

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -25,6 +26,7 @@
 #include "records/text.h"
 #include "third_party/absl/status_macros.h"
 #include "trainers/checkpoint/checkpoint_folder.h"
+#include "trainers/checkpoint/folder_lock.h"
 #include "trainers/dry_run.h"
 #include "trainers/flags.h"
 #include "trainers/graphs/captured_step.h"
@@ -321,13 +323,21 @@ absl::Status CheckRanks(const Trainer& trainer, const CommandLine& line) {
   return ConfigOfRank(trainer, line, layout, world_size).status();
 }
 
+// Refuses the folder of a job that is running.
+absl::Status SetAside(const std::string& dir, const std::string& trainer) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(dir, ignored)) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const FolderLock lock, FolderLock::Take(dir, trainer));
+  return SetAsideCheckpoints(dir);
+}
+
 int Launch(const Trainer& trainer, const CommandLine& line, int argc,
            char** argv) {
   const absl::Status checked = CheckRanks(trainer, line);
   if (!checked.ok()) return Report(trainer.name, checked);
   const CheckpointConfig& checkpoint = line.train.checkpoint;
   if (checkpoint.max_restarts > 0 && !checkpoint.resume) {
-    const absl::Status set_aside = SetAsideCheckpoints(checkpoint.dir);
+    const absl::Status set_aside = SetAside(checkpoint.dir, trainer.name);
     if (!set_aside.ok()) return Report(trainer.name, set_aside);
   }
   return LaunchRanks(line.launch, argc, argv);

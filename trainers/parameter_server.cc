@@ -160,6 +160,9 @@ absl::Status Serve(const TrainConfig& config, Role& role) {
       RETURN_IF_ERROR(run->Write(update));
     }
     return StepOutcome{.loss = torch::tensor(served.loss),
+                       .loss_rank = served.non_finite_worker < 0
+                                        ? StepOutcome::kNoRank
+                                        : served.non_finite_worker,
                        .exposed_comm_seconds = served.wait_seconds,
                        .complete =
                            [seconds = served.seconds](StepRecord& record) {
@@ -285,7 +288,8 @@ class WorkerSteps {
 
 absl::Status Work(const TrainConfig& config, Role& role) {
   TrainConfig own = config;
-  own.checkpoint = {};  // the servers'
+  own.checkpoint = {};            // the servers'
+  own.on_nan = OnNan::kContinue;  // the servers see every loss
   own.evaluate = false;
   ASSIGN_OR_RETURN(std::unique_ptr<TrainingRun> run,
                    TrainingRun::Create(own, role.worker));

@@ -4,6 +4,7 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <stdexcept>
 #include <utility>
@@ -252,7 +253,10 @@ void ParameterServer::TakeStep(bool is_late, ServedStep& result) {
   int workers = 0;
   for (const auto& peer : peers_) {
     if (peer->steps.empty()) continue;
-    sum += peer->steps.front().loss;
+    const double loss = peer->steps.front().loss;
+    if (!std::isfinite(loss) && result.non_finite_worker < 0)
+      result.non_finite_worker = peer->link.peer();
+    sum += loss;
     end_seconds = std::max(end_seconds, peer->steps.front().end_seconds);
     ++workers;
     peer->steps.pop_front();

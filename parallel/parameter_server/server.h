@@ -40,6 +40,9 @@ struct ParameterServerConfig {
 struct ServedStep {
   // Mean over the workers that have done the step; NaN without any.
   double loss = 0;
+  // The first of these workers whose loss is not finite, by rank in the job; -1
+  // without one.
+  int non_finite_worker = -1;
   // That all workers have reported since the step before.
   int64_t examples = 0;
   double wait_seconds = 0;

@@ -140,6 +140,7 @@ absl::Status CapturedStep::GiveUp() {
   batches_.clear();
   learning_rate_.reset();
   loss_.reset();
+  gradient_norm_.reset();
   optimizer_.ZeroGrad();  // those of the failed capture
   return step_.recover == nullptr ? absl::OkStatus() : step_.recover();
 }
@@ -157,6 +158,7 @@ absl::Status CapturedStep::RunCaptured() {
                                .traced = false,
                                .watched = false}));
   loss_ = outcome.loss;
+  gradient_norm_ = optimizer_.gradient_norm();
   return absl::OkStatus();
 }
 
@@ -169,8 +171,10 @@ StepOutcome CapturedStep::Replay(const StepInput& input) {
   }
   learning_rate_.fill_(input.learning_rate);
   graph_->Replay();
-  // The next replay writes over it.
-  return StepOutcome{.loss = loss_.clone()};
+  // The next replay writes over them.
+  StepOutcome outcome{.loss = loss_.clone()};
+  if (gradient_norm_.defined()) outcome.gradient_norm = gradient_norm_.clone();
+  return outcome;
 }
 
 void CapturedStep::SayOnce(const std::string& line) {

@@ -109,7 +109,7 @@ class CapturedStep {
   std::vector<Batch> batches_;
   std::vector<uint64_t> dropout_seeds_;
   torch::Tensor learning_rate_;
-  torch::Tensor loss_;
+  torch::Tensor loss_, gradient_norm_;
   std::unique_ptr<DeviceGraph> graph_;  // destroyed before what it reads
 };
 

@@ -22,6 +22,10 @@ constexpr const char* PrecisionName(Precision precision) {
   return kNames[static_cast<int>(precision)];
 }
 
+// What a run does once its loss, its gradients' norm or its parameters are not
+// finite numbers.
+enum class OnNan { kStop, kContinue };
+
 struct DataConfig {
   std::string dataset;   // one of DatasetNames(); empty: the model's own
   std::string data_dir;  // folder of the dataset's files, or its file; absolute
@@ -109,6 +113,7 @@ struct TrainConfig {
   bool evaluate = true;    // after each epoch, on the whole test set
   uint64_t seed = 0;       // of the initial weights, the data and the sampler
   Precision precision = Precision::kFp32;
+  OnNan on_nan = OnNan::kStop;
   // Lets GPUs round what enters fp32 matrix products and convolutions to TF32's
   // 10 bits of fraction.
   bool tf32 = false;

@@ -287,9 +287,9 @@ torch::Tensor Optimizer::GradNorm(const std::vector<size_t>& active) const {
 }
 
 void Optimizer::ClipGradNorm(const std::vector<size_t>& active) {
-  const torch::Tensor norm = GradNorm(active);
+  gradient_norm_ = GradNorm(active);
   const torch::Tensor scale =
-      (config_.clip_grad_norm / (norm + 1e-6)).clamp_max(1.0);
+      (config_.clip_grad_norm / (gradient_norm_ + 1e-6)).clamp_max(1.0);
   for (const std::vector<size_t>& same_device : ByDevice(active)) {
     std::vector<torch::Tensor> gradients =
         Gradients(Select(parameters_, same_device));

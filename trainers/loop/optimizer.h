@@ -112,6 +112,10 @@ class Optimizer {
   void ShareNorm(std::function<void(torch::Tensor& squared_norm)> add_up,
                  const std::vector<std::string>& counted_elsewhere);
 
+  // Of the last Step with clipping, before it; a scalar on the device,
+  // undefined without clipping.
+  const torch::Tensor& gradient_norm() const { return gradient_norm_; }
+
   // Those that it updates.
   const std::vector<torch::Tensor>& parameters() const { return parameters_; }
 
@@ -138,8 +142,9 @@ class Optimizer {
   std::vector<torch::Tensor> parameters_;
   // By name of the moment, such as "exp_avg": one tensor per parameter.
   std::vector<std::pair<std::string, std::vector<torch::Tensor>>> moments_;
-  torch::Tensor rate_;                  // undefined: from Step's argument
-  std::unique_ptr<GradScaler> scaler_;  // null: no scaling
+  torch::Tensor rate_;  // undefined: from Step's argument
+  torch::Tensor gradient_norm_;
+  std::unique_ptr<GradScaler> scaler_;          // null: no scaling
   std::function<void(torch::Tensor&)> add_up_;  // null: all is here
   std::vector<bool> counted_elsewhere_;         // by parameter
 };

@@ -4,6 +4,7 @@
 #include <torch/utils.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -31,7 +32,36 @@
 namespace rankwise {
 namespace {
 
+// A step that fp16's loss scaling skips changes no parameter, so the loss of a
+// batch that overflows is followed by finite ones in a healthy run.
+constexpr int64_t kNonFiniteStepsUnderFp16 = 20;
+
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// The sign of a NaN means nothing.
+std::string NonFiniteText(double value) {
+  return std::isnan(value) ? "nan" : absl::StrFormat("%g", value);
+}
+
+std::string Describe(const NonFinite& found) {
+  return absl::StrFormat("the %s of step %d is %s on rank %d",
+                         found.is_gradient_norm ? "gradients' norm" : "loss",
+                         found.step, NonFiniteText(found.value), found.rank);
+}
+
+// The first step's, of the first rank in it; all ranks get the same.
+NonFinite FirstOfAllRanks(const NonFinite& mine, Control& control) {
+  NonFinite first;
+  const auto all = control.Gather(
+      {static_cast<double>(mine.step), static_cast<double>(mine.rank),
+       mine.is_gradient_norm ? 1.0 : 0.0, mine.value});
+  for (const std::vector<double>& theirs : all) {
+    const auto step = static_cast<int64_t>(theirs[0]);
+    if (step == 0 || (first.step > 0 && first.step <= step)) continue;
+    first = {step, static_cast<int>(theirs[1]), theirs[2] > 0, theirs[3]};
+  }
+  return first;
+}
 
 int64_t CountElements(const NamedTensors& tensors) {
   int64_t elements = 0;
@@ -104,6 +134,7 @@ absl::Status TrainingRun::Start(const NamedTensors& owned,
     if (!config_.skip_communication) {
       ShareNorm(worker_, *model_, sharded.group, *optimizer_);
     }
+    PrepareAgreement();
     if (config_.output.memory) {
       Worker metered = worker_;
       if (replicas_ > 1) metered.devices.clear();  // the first is the worker's
@@ -114,6 +145,17 @@ absl::Status TrainingRun::Start(const NamedTensors& owned,
     RETURN_IF_ERROR(OpenCheckpoints(std::move(sharded)));
     return OpenOutputs();
   });
+}
+
+void TrainingRun::PrepareAgreement() {
+  const Communicator* const comm = worker_.comm;
+  const bool alone = comm == nullptr || comm->world_size() == 1;
+  // What is computed without the other ranks' numbers says nothing.
+  const bool exchanges =
+      alone || (comm->has_peers() && !config_.skip_communication);
+  stops_on_nan_ = config_.on_nan == OnNan::kStop && exchanges;
+  if (stops_on_nan_ && !alone)
+    agreement_ = MakeGroupControl(comm->process_group());
 }
 
 absl::Status TrainingRun::Plan() {
@@ -187,7 +229,9 @@ absl::Status TrainingRun::OpenOutputs() {
     ASSIGN_OR_RETURN(writer_, RecordWriter::Open(config_.output.record_file));
     RETURN_IF_ERROR(writer_->Write(record));
   }
-  log_.emplace(worker_.device, writer_.get());
+  log_.emplace(
+      worker_.device, writer_.get(),
+      config_.precision == Precision::kFp16 ? kNonFiniteStepsUnderFp16 : 1);
   log_->epoch_sums() = {progress_.epoch_loss, progress_.epoch_examples};
   return absl::OkStatus();
 }
@@ -340,6 +384,10 @@ absl::Status TrainingRun::TrainStep(const StepFunction& step,
               learning_rate_.At(number), clock, traced, traced || recorded}));
     outcome.exposed_by_axis["tp"] = tensor_exposed_.Take();
     outcome.exposed_by_axis["cp"] = context_exposed_.Take();
+    // Under fp16 an infinite norm is a step that is skipped.
+    if (!outcome.gradient_norm.defined() &&
+        optimizer_->grad_scaler() == nullptr)
+      outcome.gradient_norm = optimizer_->gradient_norm();
     if (memory_meter_ != nullptr) memory_meter_->AfterStep();
     StepRecord record;
     record.rank = worker_.env.rank;
@@ -363,17 +411,18 @@ absl::Status TrainingRun::TrainStep(const StepFunction& step,
 
 absl::Status TrainingRun::AfterStep(int64_t step_in_epoch) {
   console_->StepDone(progress_.step, step_in_epoch, progress_.epoch,
-                     step_examples_);
-  if (console_->ShowsLoss(step_in_epoch) || done()) {
+                     step_examples_, log_->last_loss());
+  const bool shows_loss = console_->ShowsLoss(step_in_epoch) || done();
+  if (shows_loss) {
     RETURN_IF_ERROR(Guarded("reading the loss", [&] { return log_->Flush(); }));
-    console_->Loss(step_in_epoch, progress_.epoch, log_->last_loss());
+    console_->Loss(step_in_epoch, progress_.epoch, *log_->last_loss());
     TellSkippedSteps();
   }
-  if (log_->first_non_finite_step() > 0 &&
-      !std::exchange(warned_non_finite_, true)) {
-    console_->SayRank(absl::StrCat(
-        "warning: the loss of step ", log_->first_non_finite_step(),
-        " is not a finite number; try a smaller --lr or --clip_grad_norm=1"));
+  // Ranks agree where all of them have read their losses.
+  if (shows_loss || agreement_ == nullptr) {
+    RETURN_IF_ERROR(Guarded(
+        absl::StrCat("comparing the losses up to step ", progress_.step),
+        [&] { return CheckFinite(); }));
   }
   if (!save_points_.has_value() || done()) return absl::OkStatus();
   return Guarded("saving a checkpoint", [&]() -> absl::Status {
@@ -383,6 +432,41 @@ absl::Status TrainingRun::AfterStep(int64_t step_in_epoch) {
     return next == SavePoints::Next::kTrain ? absl::OkStatus()
                                             : SaveCheckpoint();
   });
+}
+
+// Of the losses and norms that have been read. Collective, with peers.
+absl::Status TrainingRun::CheckFinite() {
+  const NonFinite& mine = log_->first_non_finite();
+  if (!stops_on_nan_) {
+    if (mine.step > 0 && !std::exchange(warned_non_finite_, true)) {
+      console_->SayRank(
+          absl::StrCat("warning: ", Describe(mine),
+                       "; try a smaller --lr or --clip_grad_norm=1"));
+    }
+    return absl::OkStatus();
+  }
+  const NonFinite first =
+      agreement_ == nullptr ? mine : FirstOfAllRanks(mine, *agreement_);
+  return first.step == 0 ? absl::OkStatus() : Diverged(Describe(first));
+}
+
+// Called by all ranks, with the same text.
+absl::Status TrainingRun::Diverged(const std::string& what) {
+  std::string checkpoint;
+  if (checkpoints_.has_value()) {
+    RETURN_IF_ERROR(FinishCheckpoints());  // names a save that is under way
+    const std::optional<int64_t>& step = checkpoints_->complete_step();
+    checkpoint =
+        step.has_value()
+            ? absl::StrCat("the last finite checkpoint is that of step ", *step,
+                           " in ", config_.checkpoint.dir)
+            : "there is no finite checkpoint";
+    checkpoint += "; ";
+  }
+  return absl::AbortedError(
+      absl::StrCat(what, "; ", checkpoint,
+                   "try a smaller --lr or --clip_grad_norm=1, or train on with "
+                   "--on_nan=continue"));
 }
 
 // At log lines, where the host waits for the device anyway.
@@ -414,8 +498,15 @@ absl::Status TrainingRun::EvaluateEpoch(const EvaluateFunction& evaluate) {
     return absl::Status(why.code(),
                         absl::StrCat(attempted, " failed: ", why.message()));
   }));
+  if (worker_.is_first()) {
+    RETURN_IF_ERROR(Write(*result));
+  }
+  if (!std::isfinite(result->mean_loss) && stops_on_nan_) {
+    return Diverged(absl::StrCat("the test loss after epoch ", progress_.epoch,
+                                 " is ", NonFiniteText(result->mean_loss)));
+  }
   console_->Evaluated(*result, spec_.loss == LossKind::kCrossEntropy);
-  return worker_.is_first() ? Write(*result) : absl::OkStatus();
+  return absl::OkStatus();
 }
 
 absl::Status TrainingRun::FinishEpoch(const EvaluateFunction& evaluate) {
@@ -437,13 +528,16 @@ absl::Status TrainingRun::FinishEpoch(const EvaluateFunction& evaluate) {
     log_->epoch_sums() = EpochSums();
   }
   RETURN_IF_ERROR(SaveCheckpoint());
-  return checkpoints_.has_value() ? checkpoints_->Export() : absl::OkStatus();
+  const bool saved = checkpoints_.has_value() && saved_step_ == progress_.step;
+  return saved ? checkpoints_->Export() : absl::OkStatus();
 }
 
 absl::Status TrainingRun::SaveCheckpoint() {
   if (!checkpoints_.has_value() || progress_.step == saved_step_)
     return absl::OkStatus();
   RETURN_IF_ERROR(log_->Flush());
+  ASSIGN_OR_RETURN(const bool may_save, MaySave());
+  if (!may_save) return absl::OkStatus();
   progress_.epoch_loss = log_->epoch_sums().loss;
   progress_.epoch_examples = log_->epoch_sums().examples;
   save_points_->Saved();
@@ -451,6 +545,21 @@ absl::Status TrainingRun::SaveCheckpoint() {
   ASSIGN_OR_RETURN(std::optional<CheckpointRecord> saved,
                    checkpoints_->Save(progress_));
   return saved.has_value() ? Write(*saved) : absl::OkStatus();
+}
+
+// What is not finite is never saved: false, with a warning, under
+// OnNan::kContinue, and else an error.
+absl::StatusOr<bool> TrainingRun::MaySave() {
+  RETURN_IF_ERROR(CheckFinite());
+  const absl::Status finite = checkpoints_->CheckFinite(progress_.step);
+  if (!absl::IsOutOfRange(finite)) {
+    RETURN_IF_ERROR(finite);
+    return true;
+  }
+  const std::string what(finite.message());
+  if (stops_on_nan_) return Diverged(what);
+  console_->Say(absl::StrCat("warning: no checkpoint is saved: ", what));
+  return false;
 }
 
 absl::Status TrainingRun::FinishCheckpoints() {
@@ -481,9 +590,12 @@ absl::Status TrainingRun::EndPreempted() {
   if (writer_ != nullptr) {
     RETURN_IF_ERROR(writer_->Close());
   }
-  return absl::CancelledError(
-      absl::StrCat("ended by a signal after step ", progress_.step,
-                   ", which is saved; continue with --resume"));
+  return absl::CancelledError(absl::StrCat(
+      "ended by a signal after step ", progress_.step,
+      saved_step_ == progress_.step ? ", which is saved"
+                                    : ", whose parameters are not finite and "
+                                      "are not saved",
+      "; continue with --resume"));
 }
 
 }  // namespace rankwise

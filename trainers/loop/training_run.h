@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "parallel/comm/control.h"
 #include "parallel/comm/exposed_comm.h"
 #include "records/record.h"
 #include "records/record_writer.h"
@@ -101,6 +102,7 @@ class TrainingRun {
   absl::Status Guarded(const std::string& attempted,
                        const std::function<absl::Status()>& body);
   void BuildModel(const ModelPlacement& placement);
+  void PrepareAgreement();
   absl::Status Plan();
   absl::Status OpenCheckpoints(ShardedState sharded);
   absl::Status OpenOutputs();
@@ -113,11 +115,14 @@ class TrainingRun {
   bool EndsEpoch(int64_t step, absl::Span<const Batch> micro_batches) const;
   absl::Status AfterStep(int64_t step_in_epoch);
   void TellSkippedSteps();
+  absl::Status CheckFinite();
+  absl::Status Diverged(const std::string& what);
   absl::Status WriteTrace();
   MemoryRecord MeasureMemory();
   absl::Status FinishEpoch(const EvaluateFunction& evaluate);
   absl::Status EvaluateEpoch(const EvaluateFunction& evaluate);
   absl::Status SaveCheckpoint();
+  absl::StatusOr<bool> MaySave();
   absl::Status FinishCheckpoints();
   absl::Status TellRestart();
   absl::Status EndPreempted();
@@ -155,8 +160,10 @@ class TrainingRun {
   // Of the last checkpoint, written or resumed from; 0: none. It is not written
   // again: a crash between two of its files would leave neither version.
   int64_t saved_step_ = 0;
-  bool warned_non_finite_ = false;
-  int64_t told_skipped_ = 0;  // steps that fp16's overflows cost
+  bool warned_non_finite_ = false;  // of a loss or a gradients' norm
+  bool stops_on_nan_ = true;
+  std::unique_ptr<Control> agreement_;  // null without peers
+  int64_t told_skipped_ = 0;            // steps that fp16's overflows cost
 };
 
 }  // namespace rankwise

@@ -55,7 +55,7 @@ bool Console::ShowsLoss(int64_t step_in_epoch) const {
 }
 
 void Console::StepDone(int64_t step, int64_t step_in_epoch, int64_t epoch,
-                       int64_t examples) {
+                       int64_t examples, std::optional<double> loss) {
   step_ = step;
   if (first_step_ == 0) {
     first_step_ = step;
@@ -66,11 +66,10 @@ void Console::StepDone(int64_t step, int64_t step_in_epoch, int64_t epoch,
   }
   examples_ += examples;
   if (bar_ && SteadySeconds() - drawn_seconds_ >= kSecondsBetweenBars)
-    DrawBar(step_in_epoch, epoch);
+    DrawBar(step_in_epoch, epoch, loss);
 }
 
 void Console::Loss(int64_t step_in_epoch, int64_t epoch, double loss) {
-  last_loss_ = loss;
   Say(absl::StrFormat("epoch %d/%d  step %d/%d  loss %.4f  %s", epoch,
                       config_.epochs, step_in_epoch, length_.steps_per_epoch,
                       loss, Rate()));
@@ -138,16 +137,18 @@ std::string Console::Rate() const {
                          length_.unit.RateName(), Duration(left));
 }
 
-void Console::DrawBar(int64_t step_in_epoch, int64_t epoch) {
+void Console::DrawBar(int64_t step_in_epoch, int64_t epoch,
+                      std::optional<double> loss) {
   drawn_seconds_ = SteadySeconds();
   const int filled =
       static_cast<int>(kBarWidth * step_in_epoch /
                        std::max<int64_t>(length_.steps_per_epoch, 1));
   const std::string bar = absl::StrCat(std::string(filled, '='),
                                        std::string(kBarWidth - filled, ' '));
-  absl::PrintF("\r\033[Kepoch %d/%d [%s] %d/%d  loss %.4f  %s", epoch,
-               config_.epochs, bar, step_in_epoch, length_.steps_per_epoch,
-               last_loss_, Rate());
+  const std::string loss_text =
+      loss.has_value() ? absl::StrFormat("loss %.4f  ", *loss) : "";
+  absl::PrintF("\r\033[Kepoch %d/%d [%s] %d/%d  %s%s", epoch, config_.epochs,
+               bar, step_in_epoch, length_.steps_per_epoch, loss_text, Rate());
   std::fflush(stdout);
   bar_drawn_ = true;
 }

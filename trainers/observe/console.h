@@ -3,6 +3,7 @@
 #define RANKWISE_TRAINERS_OBSERVE_CONSOLE_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "records/example_unit.h"
@@ -35,9 +36,10 @@ class Console {
 
   // True if the step is one whose line shows the loss.
   bool ShowsLoss(int64_t step_in_epoch) const;
-  // After every step: redraws the bar. `examples`: of all ranks in this step.
+  // After every step: redraws the bar. `examples`: of all ranks in this step;
+  // `loss`: the newest that has been read, if one has.
   void StepDone(int64_t step, int64_t step_in_epoch, int64_t epoch,
-                int64_t examples);
+                int64_t examples, std::optional<double> loss);
   // At a step that ShowsLoss.
   void Loss(int64_t step_in_epoch, int64_t epoch, double loss);
 
@@ -52,7 +54,8 @@ class Console {
  private:
   std::string Rate() const;  // "1520 images/s  ETA 0:25"
   double Mfu(int64_t examples, double seconds) const;
-  void DrawBar(int64_t step_in_epoch, int64_t epoch);
+  void DrawBar(int64_t step_in_epoch, int64_t epoch,
+               std::optional<double> loss);
   void ClearBar();
 
   const TrainConfig& config_;
@@ -66,7 +69,6 @@ class Console {
   int64_t examples_ = 0;        // of all ranks since start_
   int64_t epoch_examples_ = 0;  // this rank's in whole epochs
   double epoch_seconds_ = 0;    // of those
-  double last_loss_ = 0;
   bool bar_drawn_ = false;
 };
 

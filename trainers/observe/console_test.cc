@@ -1,16 +1,25 @@
 #include "trainers/observe/console.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <pty.h>
+#include <unistd.h>
 
+#include <cstdio>
+#include <optional>
 #include <string>
+
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 
 namespace rankwise {
 namespace {
 
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 // A console, and what it reads.
 struct OfRank {
@@ -52,13 +61,76 @@ TEST(ConsoleTest, PlainLinesWithoutATerminal) {
   const OfRank zero(0);
   Console console = zero.Make();
   for (int64_t step = 1; step <= 100; ++step)
-    console.StepDone(step, step, 1, 32);
+    console.StepDone(step, step, 1, 32, 1.5);
   console.Loss(100, 1, 1.25);
   const std::string text = testing::internal::GetCapturedStdout();
   EXPECT_THAT(text, HasSubstr("first step done after "));
   EXPECT_THAT(text, HasSubstr("epoch 1/3  step 100/250  loss 1.2500  "));
   EXPECT_THAT(text, HasSubstr(" examples/s  ETA "));
   EXPECT_THAT(text, Not(HasSubstr("\r")));
+}
+
+// Stdout is a terminal while it lives.
+class Terminal {
+ public:
+  Terminal() : stdout_(dup(STDOUT_FILENO)) {
+    int terminal = -1;
+    EXPECT_EQ(openpty(&reader_, &terminal, nullptr, nullptr, nullptr), 0);
+    std::fflush(stdout);
+    dup2(terminal, STDOUT_FILENO);
+    close(terminal);
+    fcntl(reader_, F_SETFL, O_NONBLOCK);
+  }
+  ~Terminal() {
+    std::fflush(stdout);
+    dup2(stdout_, STDOUT_FILENO);
+    close(stdout_);
+    close(reader_);
+  }
+  // What has been written to it since the last call.
+  std::string Read() {
+    std::fflush(stdout);
+    std::string text(1 << 16, '\0');
+    const ssize_t bytes = read(reader_, text.data(), text.size());
+    text.resize(bytes < 0 ? 0 : static_cast<size_t>(bytes));
+    return text;
+  }
+
+ private:
+  const int stdout_;
+  int reader_ = -1;
+};
+
+TEST(ConsoleTest, TheBarOfATerminalShowsTheNewestLossOnceThereIsOne) {
+  const OfRank zero(0);
+  Terminal terminal;
+  Console console = zero.Make();
+  console.StepDone(1, 1, 1, 32, std::nullopt);
+  EXPECT_THAT(terminal.Read(), StartsWith("first step done after "));
+  console.StepDone(2, 2, 1, 32, std::nullopt);
+  std::string text = terminal.Read();
+  EXPECT_THAT(text, StartsWith("\r\033[Kepoch 1/3 [    "));
+  EXPECT_THAT(text, HasSubstr("] 2/250  "));
+  EXPECT_THAT(text, Not(HasSubstr("loss")));
+  absl::SleepFor(absl::Milliseconds(120));  // between two bars
+  console.StepDone(125, 125, 1, 32, 0.75);
+  text = terminal.Read();
+  EXPECT_THAT(text,
+              HasSubstr("[============            ] 125/250  loss 0.7500"));
+  // A line replaces the bar.
+  console.Loss(126, 1, 0.5);
+  text = terminal.Read();
+  EXPECT_THAT(text, StartsWith("\r\033[Kepoch 1/3  step 126/250  loss 0.5000"));
+  EXPECT_THAT(text, EndsWith("\n"));
+}
+
+TEST(ConsoleTest, OtherRanksDrawNoBarOnATerminal) {
+  const OfRank one(1);
+  Terminal terminal;
+  Console console = one.Make();
+  for (int64_t step = 1; step <= 3; ++step)
+    console.StepDone(step, step, 1, 32, 0.5);
+  EXPECT_EQ(terminal.Read(), "");
 }
 
 TEST(ConsoleTest, ARateCountsTokensOrImages) {

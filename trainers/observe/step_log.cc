@@ -71,6 +71,19 @@ void AddExposed(const StepOutcome& outcome, StepRecord& record) {
     add(axis, exposed);
 }
 
+// Of each step its loss, and its gradients' norm where there is one: to be read
+// in one copy.
+std::vector<torch::Tensor> NumbersOf(const std::vector<PendingStep>& steps) {
+  std::vector<torch::Tensor> numbers;
+  for (const PendingStep& step : steps) {
+    const StepOutcome& outcome = step.outcome;
+    numbers.push_back(outcome.loss.to(at::kFloat));
+    if (outcome.gradient_norm.defined())
+      numbers.push_back(outcome.gradient_norm.to(numbers.back().options()));
+  }
+  return numbers;
+}
+
 }  // namespace
 
 const char* PhaseName(Phase phase) { return FactsOf(phase).name; }
@@ -136,25 +149,39 @@ absl::Status StepLog::Add(PendingStep step) {
   return device_.is_cpu() ? Flush() : absl::OkStatus();
 }
 
+void StepLog::CheckFinite(const PendingStep& step, double loss,
+                          double gradient_norm) {
+  const int loss_rank = step.outcome.loss_rank;
+  const bool finite = std::isfinite(loss) || loss_rank == StepOutcome::kNoRank;
+  non_finite_in_a_row_ = finite ? 0 : non_finite_in_a_row_ + 1;
+  if (first_non_finite_.step > 0) return;
+  const StepRecord& record = step.record;
+  const auto rank = static_cast<int>(record.rank);
+  if (non_finite_in_a_row_ >= non_finite_steps_) {
+    first_non_finite_ = {record.step, loss_rank < 0 ? rank : loss_rank,
+                         /*is_gradient_norm=*/false, loss};
+  } else if (!std::isfinite(gradient_norm)) {
+    first_non_finite_ = {record.step, rank, /*is_gradient_norm=*/true,
+                         gradient_norm};
+  }
+}
+
 absl::Status StepLog::Flush() {
   if (pending_.empty()) return absl::OkStatus();
-  std::vector<torch::Tensor> losses;
-  for (const PendingStep& step : pending_)
-    losses.push_back(step.outcome.loss.to(at::kFloat));
-  const torch::Tensor on_host = at::stack(losses).cpu();
-  const float* loss = on_host.data_ptr<float>();
+  const torch::Tensor on_host = at::stack(NumbersOf(pending_)).cpu();
+  const float* number = on_host.data_ptr<float>();
   std::vector<StepRecord> records;
   std::vector<TrafficRecord> traffic;
   for (PendingStep& step : pending_) {
     StepRecord& record = step.record;
-    record.loss = *loss++;
+    record.loss = *number++;
+    CheckFinite(step, record.loss,
+                step.outcome.gradient_norm.defined() ? *number++ : 0);
     step.clock.AddTo(record);
     AddExposed(step.outcome, record);
     if (step.outcome.complete != nullptr) step.outcome.complete(record);
     epoch_sums_.loss += record.loss * static_cast<double>(record.examples);
     epoch_sums_.examples += record.examples;
-    if (!std::isfinite(record.loss) && first_non_finite_step_ == 0)
-      first_non_finite_step_ = record.step;
     records.push_back(record);
     if (!step.traffic.has_value()) continue;
     traffic.push_back(*std::move(step.traffic));

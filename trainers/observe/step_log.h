@@ -105,6 +105,12 @@ class StepClock {
 
 struct StepOutcome {
   torch::Tensor loss;  // scalar, detached, mean over this rank's examples
+  // Whose loss it is; kNoRank: that of no rank, and not to be tested.
+  static constexpr int kThisRank = -1, kNoRank = -2;
+  int loss_rank = kThisRank;
+  // Scalar, of all gradients before they were clipped; undefined if the step
+  // did not compute it.
+  torch::Tensor gradient_norm = {};
   // How long forward and backward only waited for communication: for gradients
   // of data parallelism, and along other axes of the mesh ("cp", "tp").
   PendingDuration exposed_comm_seconds = {};
@@ -138,12 +144,22 @@ struct EpochSums {
   int64_t examples = 0;
 };
 
+// The first number of a run that was not finite.
+struct NonFinite {
+  int64_t step = 0;  // 0: all were finite
+  int rank = 0;
+  bool is_gradient_norm = false;  // else a loss
+  double value = 0;
+};
+
 // The host waits for the device in Flush and nowhere else.
 class StepLog {
  public:
-  // `writer` null: the steps are only summed.
-  StepLog(torch::Device device, RecordWriter* writer)
-      : device_(device), writer_(writer) {}
+  // `writer` null: the steps are only summed. first_non_finite() reports a loss
+  // once `non_finite_steps` steps in a row had none that was finite.
+  StepLog(torch::Device device, RecordWriter* writer,
+          int64_t non_finite_steps = 1)
+      : device_(device), writer_(writer), non_finite_steps_(non_finite_steps) {}
 
   // Keeps the step until the next Flush. On a CPU there is nothing to wait for:
   // it is flushed at once.
@@ -152,20 +168,23 @@ class StepLog {
   // Waits for the device, reads the losses in one copy, writes the records.
   absl::Status Flush();
 
-  // The loss of the last step that was flushed.
-  double last_loss() const { return last_loss_; }
-  // The first step of the run whose loss was not a number, or 0.
-  int64_t first_non_finite_step() const { return first_non_finite_step_; }
+  // The loss of the last step that was flushed; nullopt before the first.
+  std::optional<double> last_loss() const { return last_loss_; }
+  const NonFinite& first_non_finite() const { return first_non_finite_; }
 
   EpochSums& epoch_sums() { return epoch_sums_; }
 
  private:
+  void CheckFinite(const PendingStep& step, double loss, double gradient_norm);
+
   const torch::Device device_;
   RecordWriter* const writer_;
+  const int64_t non_finite_steps_;
   std::vector<PendingStep> pending_;
   EpochSums epoch_sums_;
-  double last_loss_ = 0;
-  int64_t first_non_finite_step_ = 0;
+  std::optional<double> last_loss_;
+  int64_t non_finite_in_a_row_ = 0;  // losses
+  NonFinite first_non_finite_;
 };
 
 }  // namespace rankwise

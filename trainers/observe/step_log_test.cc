@@ -197,17 +197,53 @@ TEST(StepLogTest, EpochSumsWeighByExamples) {
   ASSERT_TRUE(log.Add(Step(2, 1.0, 3)).ok());
   EXPECT_DOUBLE_EQ(log.epoch_sums().loss, 6.0);
   EXPECT_EQ(log.epoch_sums().examples, 4);
-  EXPECT_DOUBLE_EQ(log.last_loss(), 1.0);
+  EXPECT_DOUBLE_EQ(*log.last_loss(), 1.0);
 }
 
-TEST(StepLogTest, RemembersTheFirstStepThatWentWrong) {
+TEST(StepLogTest, RemembersTheFirstNumberThatIsNotFinite) {
   StepLog log(at::kCPU, /*writer=*/nullptr);
+  EXPECT_FALSE(log.last_loss().has_value());
   ASSERT_TRUE(log.Add(Step(1, 1.0, 1)).ok());
-  EXPECT_EQ(log.first_non_finite_step(), 0);
-  ASSERT_TRUE(log.Add(Step(2, std::nan(""), 1)).ok());
+  PendingStep of_none = Step(1, std::nan(""), 0);
+  of_none.outcome.loss_rank = StepOutcome::kNoRank;
+  ASSERT_TRUE(log.Add(std::move(of_none)).ok());
+  EXPECT_EQ(log.first_non_finite().step, 0);
+  PendingStep second = Step(2, std::nan(""), 1);
+  second.outcome.loss_rank = 3;
+  ASSERT_TRUE(log.Add(std::move(second)).ok());
   ASSERT_TRUE(
       log.Add(Step(3, std::numeric_limits<double>::infinity(), 1)).ok());
-  EXPECT_EQ(log.first_non_finite_step(), 2);
+  const NonFinite& found = log.first_non_finite();
+  EXPECT_EQ(found.step, 2);
+  EXPECT_EQ(found.rank, 3);
+  EXPECT_TRUE(std::isnan(found.value));
+  EXPECT_FALSE(found.is_gradient_norm);
+}
+
+TEST(StepLogTest, AGradientsNormCountsToo) {
+  StepLog log(at::kCPU, /*writer=*/nullptr);
+  for (const double norm : {2.0, std::numeric_limits<double>::infinity()}) {
+    PendingStep step = Step(log.epoch_sums().examples + 1, 0.5, 1);
+    step.outcome.gradient_norm = at::tensor(norm);
+    ASSERT_TRUE(log.Add(std::move(step)).ok());
+  }
+  EXPECT_DOUBLE_EQ(*log.last_loss(), 0.5);
+  EXPECT_DOUBLE_EQ(log.epoch_sums().loss, 1.0);
+  EXPECT_EQ(log.first_non_finite().step, 2);
+  EXPECT_TRUE(log.first_non_finite().is_gradient_norm);
+}
+
+// As under fp16, where a step whose gradients overflow changes nothing.
+TEST(StepLogTest, ToleratesAFewLossesInARow) {
+  StepLog log(at::kCPU, /*writer=*/nullptr, /*non_finite_steps=*/3);
+  int64_t step = 0;
+  for (const bool finite : {false, false, true, false, false}) {
+    const double loss = finite ? 1.0 : std::nan("");
+    ASSERT_TRUE(log.Add(Step(++step, loss, 1)).ok());
+  }
+  EXPECT_EQ(log.first_non_finite().step, 0);
+  ASSERT_TRUE(log.Add(Step(++step, std::nan(""), 1)).ok());
+  EXPECT_EQ(log.first_non_finite().step, 6);
 }
 
 // What may wait for a device, and when: the log of a device that is far behind.
@@ -237,7 +273,7 @@ TEST(DeviceStepLogTest, TheHostWaitsInFlushAndNowhereElse) {
   EXPECT_GT(FakeDevice::waits(), 0);
   EXPECT_EQ(log.epoch_sums().examples, 5);
   EXPECT_DOUBLE_EQ(log.epoch_sums().loss, 1 + 2 + 3 + 4 + 5);
-  EXPECT_DOUBLE_EQ(log.last_loss(), 5);
+  EXPECT_DOUBLE_EQ(*log.last_loss(), 5);
 }
 
 }  // namespace

@@ -1,6 +1,10 @@
 #include "trainers/resume/run_checkpoints.h"
 
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/isfinite.h>
+#include <ATen/ops/linalg_vector_norm.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/tensor.h>
 #include <unistd.h>
 
@@ -15,6 +19,7 @@
 #include <vector>
 
 #include "absl/algorithm/container.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "parallel/clock/steady_time.h"
 #include "parallel/comm/communicator.h"
@@ -31,6 +36,8 @@ namespace {
 
 constexpr char kConfigKey[] = "config";
 constexpr char kEngineKey[] = "engine";
+// Prefix of the entries that a checkpoint has of every data-parallel rank.
+constexpr char kBuffers[] = "rank_buffers.";
 
 // A contiguous copy in host memory.
 torch::Tensor Copy(const torch::Tensor& values) {
@@ -50,6 +57,50 @@ absl::Status MakeFolder(const std::string& dir) {
   if (!error) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
       "--checkpoint_dir=", dir, ": cannot be written to: ", error.message()));
+}
+
+absl::StatusOr<FolderLock> OpenFolder(const std::string& dir,
+                                      const Worker& worker) {
+  RETURN_IF_ERROR(MakeFolder(dir));
+  return FolderLock::Take(dir, worker.trainer);
+}
+
+// Whether ranks along dp have the same buffers, of their own, in their models.
+bool HasOwnBuffers(const Worker& worker, const Model& model) {
+  return worker.dp_size() > 1 && worker.size("pp") == 1 &&
+         !model.named_buffers().is_empty();
+}
+
+// Of a data-parallel rank.
+std::string BufferName(int rank, const std::string& name) {
+  return absl::StrCat(kBuffers, rank, ".", name);
+}
+
+// The first of the parameters and buffers that has a value that is not finite;
+// "" if none has. Waits once for the device.
+std::string FirstNonFinite(const std::vector<HeldBlock>& blocks) {
+  const at::NoGradGuard no_grad;
+  std::vector<torch::Tensor> largest;
+  std::vector<std::string> names;
+  for (const HeldBlock& held : blocks) {
+    const torch::Tensor& values = held.block.values;
+    if (!absl::StartsWith(held.block.name, kModelPrefix) ||
+        !at::isFloatingType(values.scalar_type()) || values.numel() == 0) {
+      continue;
+    }
+    const torch::Tensor norm = at::linalg_vector_norm(
+        values.detach(), std::numeric_limits<double>::infinity());
+    largest.push_back(
+        norm.to(largest.empty() ? norm.device() : largest.front().device(),
+                at::kFloat));
+    names.push_back(held.block.name.substr(sizeof(kModelPrefix) - 1));
+  }
+  if (largest.empty()) return "";
+  const torch::Tensor finite = at::stack(largest).isfinite().cpu();
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (!finite.const_data_ptr<bool>()[i]) return names[i];
+  }
+  return "";
 }
 
 absl::Status SeeDifferentCheckpoints(const Worker& worker,
@@ -97,9 +148,13 @@ absl::Status RunCheckpoints::Open() {
   const auto part = static_cast<int>(std::count(saves.begin(), me, true));
   const std::string& dir = config_.checkpoint.dir;
   store_.emplace(dir, config_.checkpoint.keep, *me ? part : 0, parts_);
-  return AgreeOnSuccess("opening the checkpoint folder",
-                        worker_.is_first() ? MakeFolder(dir) : absl::OkStatus(),
-                        worker_);
+  absl::Status opened;
+  if (worker_.is_first()) {
+    absl::StatusOr<FolderLock> lock = OpenFolder(dir, worker_);
+    opened = lock.status();
+    if (lock.ok()) lock_.emplace(*std::move(lock));
+  }
+  return AgreeOnSuccess("opening the checkpoint folder", opened, worker_);
 }
 
 absl::StatusOr<Checkpoint> RunCheckpoints::Capture(
@@ -110,11 +165,49 @@ absl::StatusOr<Checkpoint> RunCheckpoints::Capture(
     if (config_.checkpoint.async) held.block.values = Copy(held.block.values);
     checkpoint.tensors.push_back(std::move(held.block));
   }
+  RETURN_IF_ERROR(AddBuffers(checkpoint));
   RETURN_IF_ERROR(AddProgress(progress, worker_, checkpoint));
   checkpoint.metadata[kConfigKey] =
       LossDecidingConfig(config_, worker_, total_steps_);
   if (engine_.save != nullptr) checkpoint.metadata[kEngineKey] = engine_.save();
   return checkpoint;
+}
+
+// To the first rank's part, every data-parallel rank's.
+absl::Status RunCheckpoints::AddBuffers(Checkpoint& checkpoint) const {
+  if (!HasOwnBuffers(worker_, model_)) return absl::OkStatus();
+  for (const auto& buffer : model_.named_buffers()) {
+    ASSIGN_OR_RETURN(const auto all, GatherRanks(worker_, buffer.value()));
+    if (!worker_.is_first()) continue;
+    int share = 0;
+    for (const int rank : worker_.Line("dp")) {
+      checkpoint.tensors.push_back({BufferName(share++, buffer.key()),
+                                    all[static_cast<size_t>(rank)].cpu()});
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RunCheckpoints::RestoreBuffers(CheckpointReader& reader) const {
+  const auto buffers = model_.named_buffers();
+  if (buffers.is_empty()) return absl::OkStatus();
+  const std::string& first = buffers[0].key();
+  int saved = 0;
+  while (reader.Has(BufferName(saved, first))) ++saved;
+  if (saved == worker_.dp_size()) {
+    for (const auto& buffer : buffers) {
+      RETURN_IF_ERROR(reader.Read(
+          {BufferName(worker_.dp_rank(), buffer.key()), buffer.value()}));
+    }
+  } else if (saved > 0 && engine_.own_buffers) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "--broadcast_buffers=false: the checkpoint has the buffers of each of ",
+        saved, " data-parallel ranks, this run has ", worker_.dp_size(),
+        "; resume with ", saved,
+        " ranks, or with --broadcast_buffers, which gives all ranks those of "
+        "rank 0"));
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<Progress> RunCheckpoints::Restore(CheckpointReader& reader) {
@@ -125,10 +218,20 @@ absl::StatusOr<Progress> RunCheckpoints::Restore(CheckpointReader& reader) {
       CheckConfig(config == saved.metadata.end() ? "" : config->second,
                   LossDecidingConfig(config_, worker_, total_steps_), config_,
                   worker_));
-  for (const HeldBlock& held :
-       HeldBlocks(worker_, model_, optimizer_, sharded_)) {
+  const std::vector<HeldBlock> blocks =
+      HeldBlocks(worker_, model_, optimizer_, sharded_);
+  for (const HeldBlock& held : blocks) {
     RETURN_IF_ERROR(reader.Read(held.block));
   }
+  if (config_.on_nan == OnNan::kStop) {
+    const std::string name = FirstNonFinite(blocks);
+    if (!name.empty()) {
+      return absl::DataLossError(absl::StrCat(
+          "the checkpoint of step ", saved.step, ": ", name,
+          " has values that are not finite (--on_nan=continue loads them)"));
+    }
+  }
+  RETURN_IF_ERROR(RestoreBuffers(reader));
   const auto engine = saved.metadata.find(kEngineKey);
   if (engine_.restore != nullptr && engine != saved.metadata.end())
     engine_.restore(engine->second);
@@ -179,7 +282,10 @@ absl::StatusOr<std::optional<Progress>> RunCheckpoints::Resume(
         std::fprintf(stderr, "warning: %s\n", warning.c_str());
     }
     RETURN_IF_ERROR(loaded.status());
-    if (*least == *most) return progress;
+    if (*least == *most) {
+      if (progress.has_value()) complete_step_ = progress->step;
+      return progress;
+    }
     if (first_found.empty()) first_found = found;
     if (*least < 0) return SeeDifferentCheckpoints(worker_, first_found);
     // A shard that only some ranks read is damaged: all ranks fall back to the
@@ -192,17 +298,47 @@ absl::StatusOr<CheckpointRecord> RunCheckpoints::Write(
     const Checkpoint& checkpoint, double start_seconds) {
   try {
     RETURN_IF_ERROR(store_->Save(checkpoint));
+    CheckpointRecord record;
+    record.rank = worker_.env.rank;
+    record.step = checkpoint.step;
+    record.epoch = checkpoint.epoch;
+    record.path = store_->Path(checkpoint.step);
+    record.bytes =
+        static_cast<int64_t>(std::filesystem::file_size(record.path));
+    record.seconds = SteadySeconds() - start_seconds;
+    return record;
   } catch (const std::exception& error) {  // as the ranks must agree
     return absl::InternalError(PlainMessage(error));
   }
-  CheckpointRecord record;
-  record.rank = worker_.env.rank;
-  record.step = checkpoint.step;
-  record.epoch = checkpoint.epoch;
-  record.path = store_->Path(checkpoint.step);
-  record.bytes = static_cast<int64_t>(std::filesystem::file_size(record.path));
-  record.seconds = SteadySeconds() - start_seconds;
-  return record;
+}
+
+absl::Status RunCheckpoints::CheckFinite(int64_t step) const {
+  std::vector<HeldBlock> saved =
+      HeldBlocks(worker_, model_, optimizer_, sharded_);
+  std::erase_if(saved, [](const HeldBlock& held) { return !held.saved; });
+  const std::string name = FirstNonFinite(saved);
+  const absl::Status mine = name.empty()
+                                ? absl::OkStatus()
+                                : absl::OutOfRangeError(absl::StrCat(
+                                      name, " has values that are not finite"));
+  const std::string attempted =
+      absl::StrCat("the check of the parameters after step ", step);
+  const bool alone = worker_.comm == nullptr || worker_.comm->world_size() == 1;
+  if (!alone || mine.ok()) return AgreeOnSuccess(attempted, mine, worker_);
+  return absl::OutOfRangeError(absl::StrCat(
+      attempted, " failed on rank ", worker_.env.rank, ": ", mine.message()));
+}
+
+// Older checkpoints are needed until all parts of the new one exist.
+absl::Status RunCheckpoints::Prune() {
+  if (parts_ == 1) return absl::OkStatus();  // done by the save
+  absl::Status pruned = worker_.is_first() ? store_->Prune() : absl::OkStatus();
+  if (absl::IsFailedPrecondition(pruned)) {
+    std::fprintf(stderr, "warning: %s\n",
+                 std::string(pruned.message()).c_str());
+    pruned = absl::OkStatus();
+  }
+  return AgreeOnSuccess("deleting older checkpoints", pruned, worker_);
 }
 
 absl::StatusOr<std::optional<CheckpointRecord>> RunCheckpoints::Save(
@@ -225,9 +361,9 @@ absl::StatusOr<std::optional<CheckpointRecord>> RunCheckpoints::Save(
 absl::StatusOr<std::optional<CheckpointRecord>> RunCheckpoints::Finish() {
   std::optional<CheckpointRecord> record;
   if (!saving_step_.has_value()) return record;
+  const int64_t step = *std::exchange(saving_step_, std::nullopt);
   const std::string attempted =
-      absl::StrCat("saving the checkpoint of step ", *saving_step_);
-  saving_step_.reset();
+      absl::StrCat("saving the checkpoint of step ", step);
   absl::Status mine;
   if (writing_.valid()) {
     absl::StatusOr<CheckpointRecord> written = writing_.get();
@@ -235,12 +371,8 @@ absl::StatusOr<std::optional<CheckpointRecord>> RunCheckpoints::Finish() {
     if (written.ok()) record = *std::move(written);
   }
   RETURN_IF_ERROR(AgreeOnSuccess(attempted, mine, worker_));
-  if (parts_ > 1) {
-    // Older checkpoints are needed until all parts of this one exist.
-    RETURN_IF_ERROR(AgreeOnSuccess(
-        attempted, worker_.is_first() ? store_->Prune() : absl::OkStatus(),
-        worker_));
-  }
+  RETURN_IF_ERROR(Prune());
+  complete_step_ = step;
   if (record.has_value()) {
     record->blocked_seconds =
         config_.checkpoint.async ? blocked_seconds_ : record->seconds;

@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "records/record.h"
 #include "trainers/checkpoint/checkpoint.h"
+#include "trainers/checkpoint/folder_lock.h"
 #include "trainers/loop/config.h"
 #include "trainers/loop/optimizer.h"
 #include "trainers/loop/worker.h"
@@ -27,6 +28,8 @@ namespace rankwise {
 struct EngineState {
   std::function<std::string()> save;
   std::function<void(const std::string&)> restore;
+  // Ranks never receive another rank's buffers, and need their own to continue.
+  bool own_buffers = false;
 };
 
 // The checkpoints of one run, in --checkpoint_dir. Every method is collective;
@@ -40,8 +43,9 @@ class RunCheckpoints {
                  ShardedState sharded = {}, EngineState engine = {});
 
   // Call it first: it determines which ranks write a file, and the first rank
-  // creates the folder. FailedPrecondition if the folder cannot be written to,
-  // so that this is known before training rather than after it.
+  // creates the folder and locks it as long as this lives. FailedPrecondition
+  // if the folder cannot be written to or another job has locked it, so that
+  // this is known before training rather than after it.
   absl::Status Open();
 
   // Restores the newest checkpoint that every rank can load, if there is one;
@@ -51,12 +55,20 @@ class RunCheckpoints {
   // read the damaged part. FailedPrecondition if the checkpoint has another
   // configuration, naming the first flag that differs.
   //
-  // Random generators and sums are restored as by RestoreProgress().
+  // Random generators and sums are restored as by RestoreProgress(), and where
+  // ranks hold the whole model, their buffers: each rank's own if the number of
+  // ranks is the same, else the first rank's. The latter is refused
+  // (FailedPrecondition) with EngineState::own_buffers. Under OnNan::kStop a
+  // checkpoint whose parameters are not finite counts as damaged.
   //
   // `after_restart`: if the folder contains only incomplete checkpoints, there
   // is none to restore: the ranks failed before the first one was complete.
   // Without it this is an error, as parts may have been lost.
   absl::StatusOr<std::optional<Progress>> Resume(bool after_restart = false);
+
+  // OutOfRange, the same on all ranks, if a parameter or buffer that is to be
+  // saved has a value that is not finite: names the rank and the tensor.
+  absl::Status CheckFinite(int64_t step) const;
 
   // Writes this rank's part. With config.checkpoint.async, returns once the
   // part is copied in memory, which a thread then writes; waits for the
@@ -64,7 +76,9 @@ class RunCheckpoints {
   // on ranks that wrote a part of it. The random generators and sums of all
   // ranks are in the first part. If one rank cannot write, all ranks return the
   // same error, which names the rank and the file, and the previous checkpoint
-  // remains; the same holds for Open and Export.
+  // remains; the same holds for Open and Export. If only older checkpoints
+  // cannot be deleted, as the folder does not show all files of this one yet,
+  // there is a warning, and the next save deletes them.
   absl::StatusOr<std::optional<CheckpointRecord>> Save(
       const Progress& progress);
 
@@ -73,6 +87,9 @@ class RunCheckpoints {
   // and errors are not reported.
   absl::StatusOr<std::optional<CheckpointRecord>> Finish();
 
+  // The step of the last checkpoint that is complete, or was resumed from.
+  const std::optional<int64_t>& complete_step() const { return complete_step_; }
+
   // Writes the model's full parameters and buffers under their Python names, as
   // .safetensors files, one per rank along pp, without copies of weights that
   // another rank owns.
@@ -80,6 +97,9 @@ class RunCheckpoints {
 
  private:
   absl::StatusOr<Checkpoint> Capture(const Progress& progress) const;
+  absl::Status AddBuffers(Checkpoint& checkpoint) const;
+  absl::Status RestoreBuffers(CheckpointReader& reader) const;
+  absl::Status Prune();
   absl::StatusOr<CheckpointRecord> Write(const Checkpoint& checkpoint,
                                          double start_seconds);
   absl::StatusOr<Progress> Restore(CheckpointReader& reader);
@@ -92,10 +112,12 @@ class RunCheckpoints {
   Optimizer& optimizer_;
   const ShardedState sharded_;
   const EngineState engine_;
+  std::optional<FolderLock> lock_;        // the first rank's
   int parts_ = 0;                         // files of a checkpoint
   std::optional<CheckpointStore> store_;  // from Open on
   // The save in progress, and this rank's part of it.
   std::optional<int64_t> saving_step_;
+  std::optional<int64_t> complete_step_;
   double blocked_seconds_ = 0;                             // by it
   std::future<absl::StatusOr<CheckpointRecord>> writing_;  // uses store_
 };

@@ -7,13 +7,17 @@
 #include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <cmath>
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "trainers/checkpoint/load_all_for_test.h"
 #include "trainers/loop/optimizer.h"
 #include "trainers/models/model.h"
@@ -72,7 +76,7 @@ class ResumeTest : public ::testing::Test {
 
   RunCheckpoints Of(const TrainConfig& config, const Worker& worker) {
     return RunCheckpoints(config, /*total_steps=*/100, worker, *model_,
-                          *optimizer_);
+                          *optimizer_, /*sharded=*/{}, engine_);
   }
 
   // Rank `rank` of `ranks`, as far as a checkpoint can be loaded without the
@@ -109,6 +113,7 @@ class ResumeTest : public ::testing::Test {
 
   TrainConfig config_;
   Worker worker_;
+  EngineState engine_;
   std::shared_ptr<Model> model_;
   std::unique_ptr<Optimizer> optimizer_;
 };
@@ -140,22 +145,23 @@ TEST_F(ResumeTest, AnAsynchronousSaveHasTheStateAtItsStart) {
   config_.checkpoint.async = true;
   TrainOneStep();
   const torch::Tensor expected = model_->parameters()[0].detach().clone();
-  RunCheckpoints checkpoints = Of(config_, worker_);
-  ASSERT_TRUE(checkpoints.Open().ok());
-  const auto first = checkpoints.Save({.step = 1});
-  ASSERT_TRUE(first.ok()) << first.status();
-  EXPECT_FALSE(first->has_value()) << "nothing is complete yet";
-  TrainOneStep();
-  const auto second = checkpoints.Save({.step = 2});
-  ASSERT_TRUE(second.ok() && second->has_value()) << second.status();
-  EXPECT_EQ((*second)->step, 1);
-  EXPECT_LE((*second)->blocked_seconds, (*second)->seconds);
-  const auto finished = checkpoints.Finish();
-  ASSERT_TRUE(finished.ok() && finished->has_value()) << finished.status();
-  EXPECT_EQ((*finished)->step, 2);
-  EXPECT_FALSE(checkpoints.Finish()->has_value());
-
-  std::filesystem::remove((*finished)->path);
+  {
+    RunCheckpoints checkpoints = Of(config_, worker_);
+    ASSERT_TRUE(checkpoints.Open().ok());
+    const auto first = checkpoints.Save({.step = 1});
+    ASSERT_TRUE(first.ok()) << first.status();
+    EXPECT_FALSE(first->has_value()) << "nothing is complete yet";
+    TrainOneStep();
+    const auto second = checkpoints.Save({.step = 2});
+    ASSERT_TRUE(second.ok() && second->has_value()) << second.status();
+    EXPECT_EQ((*second)->step, 1);
+    EXPECT_LE((*second)->blocked_seconds, (*second)->seconds);
+    const auto finished = checkpoints.Finish();
+    ASSERT_TRUE(finished.ok() && finished->has_value()) << finished.status();
+    EXPECT_EQ((*finished)->step, 2);
+    EXPECT_FALSE(checkpoints.Finish()->has_value());
+    std::filesystem::remove((*finished)->path);
+  }
   ASSERT_TRUE(Resume(config_, worker_).ok());
   EXPECT_TRUE(model_->parameters()[0].equal(expected));
 }
@@ -284,6 +290,77 @@ TEST_F(ResumeTest, AnotherDevicesRandomStateIsReplacedBySeedAndStep) {
   EXPECT_FALSE(drawn.equal(draw_after_resuming(6, 2)));
 }
 
+TEST_F(ResumeTest, AParameterThatIsNotFiniteIsNamed) {
+  RunCheckpoints checkpoints = Of(config_, worker_);
+  ASSERT_TRUE(checkpoints.Open().ok());
+  EXPECT_TRUE(checkpoints.CheckFinite(4).ok());
+  EXPECT_FALSE(checkpoints.complete_step().has_value());
+  ASSERT_TRUE(checkpoints.Save({.step = 4}).ok());
+  EXPECT_EQ(checkpoints.complete_step(), 4);
+  model_->named_parameters()["fc.bias"].mutable_data_ptr<float>()[0] =
+      -std::numeric_limits<float>::infinity();
+  const absl::Status status = checkpoints.CheckFinite(5);
+  EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange);
+  EXPECT_EQ(status.message(),
+            "the check of the parameters after step 5 failed on rank 0: "
+            "fc.bias has values that are not finite");
+}
+
+// As versions that saved such checkpoints left them.
+TEST_F(ResumeTest, ACheckpointThatIsNotFiniteIsPassedOver) {
+  Save({.step = 4});
+  model_->named_parameters()["fc.bias"].mutable_data_ptr<float>()[0] =
+      std::nanf("");
+  Save({.step = 5});
+  const auto resumed = Resume(config_, worker_);
+  ASSERT_TRUE(resumed.ok()) << resumed.status();
+  EXPECT_EQ((*resumed)->step, 4);
+  config_.on_nan = OnNan::kContinue;
+  EXPECT_EQ((*Resume(config_, worker_))->step, 5);
+}
+
+TEST_F(ResumeTest, AFolderOfARunningJobIsRefused) {
+  RunCheckpoints checkpoints = Of(config_, worker_);
+  ASSERT_TRUE(checkpoints.Open().ok());
+  RunCheckpoints others = Of(config_, worker_);
+  const absl::Status refused = others.Open();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(refused.message()),
+              HasSubstr(absl::StrCat("process ", getpid(), " on host ")));
+}
+
+// What the save of two ranks adds for a model with buffers.
+TEST_F(ResumeTest, EachRankContinuesWithItsOwnBuffers) {
+  model_->register_buffer("mean", at::full({2}, 1.0));
+  const torch::Tensor mean = model_->named_buffers()["mean"];
+  SaveAsTwoRanks();
+  CheckpointStore store(config_.checkpoint.dir, 3);
+  std::vector<std::string> warnings;
+  Checkpoint checkpoint = **LoadAll(store, &warnings);
+  for (int rank = 0; rank < 2; ++rank) {
+    checkpoint.tensors.push_back({absl::StrCat("rank_buffers.", rank, ".mean"),
+                                  at::full({2}, 5.0 + rank)});
+  }
+  ASSERT_TRUE(store.Save(checkpoint).ok());
+
+  engine_.own_buffers = true;
+  config_.data.batch_size = 6;
+  for (int rank = 0; rank < 2; ++rank) {
+    const auto resumed = Resume(config_, RankOf(rank, 2));
+    ASSERT_TRUE(resumed.ok()) << resumed.status();
+    EXPECT_TRUE(mean.equal(at::full({2}, 5.0 + rank))) << mean;
+  }
+  config_.data.batch_size = 12;
+  EXPECT_THAT(Refusal(config_, worker_),
+              AllOf(HasSubstr("--broadcast_buffers=false"),
+                    HasSubstr("each of 2 data-parallel ranks, this run has 1"),
+                    HasSubstr("resume with 2 ranks")));
+  // Ranks that take rank 0's before each forward can continue with these.
+  engine_.own_buffers = false;
+  ASSERT_TRUE(Resume(config_, worker_).ok());
+  EXPECT_TRUE(mean.equal(at::full({2}, 1.0))) << mean;
+}
+
 TEST_F(ResumeTest, APathNeedNotBeUtf8) {
   config_.flags.losses["data_dir"] = "/text\xff";
   Save({});
@@ -323,7 +400,7 @@ TEST_F(ResumeTest, AfterARestartAnInterruptedFirstSaveIsNoCheckpoint) {
   ASSERT_TRUE(restarted.ok()) << restarted.status();
   EXPECT_FALSE(restarted->has_value());
 
-  Save({.step = 2});
+  ASSERT_TRUE(checkpoints.Save({.step = 2}).ok());
   const auto again = checkpoints.Resume(/*after_restart=*/true);
   ASSERT_TRUE(again.ok()) << again.status();
   ASSERT_TRUE(again->has_value());

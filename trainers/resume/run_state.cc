@@ -38,10 +38,10 @@ std::vector<StateTensor> ModelTensors(const Model& model,
     const auto shard = sharded.shards.find(entry.key());
     const torch::Tensor& here =
         shard == sharded.shards.end() ? entry.value() : shard->second.rows;
-    tensors.push_back({"model.", entry.key(), here.detach()});
+    tensors.push_back({kModelPrefix, entry.key(), here.detach()});
   }
   for (const auto& entry : model.named_buffers())
-    tensors.push_back({"model.", entry.key(), entry.value()});
+    tensors.push_back({kModelPrefix, entry.key(), entry.value()});
   return tensors;
 }
 

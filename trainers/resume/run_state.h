@@ -15,6 +15,9 @@
 
 namespace rankwise {
 
+// Of the names of the model's own tensors in a checkpoint.
+inline constexpr char kModelPrefix[] = "model.";
+
 struct HeldBlock {
   TensorBlock block;   // live
   bool saved = false;  // by this rank: the first of those that hold it
