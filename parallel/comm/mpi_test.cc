@@ -132,6 +132,14 @@ TEST_F(MpiTest, AKilledRankIsNamedAndEverythingEnds) {
   EXPECT_TRUE(AllGone(PidsIn(process.Stdout())));
 }
 
+TEST_F(MpiTest, AKilledRankFailsNoGroupWithoutIt) {
+  TestProcess process(Ranks(3, "go_on"));
+  EXPECT_EQ(process.Wait(), 128 + SIGKILL);
+  EXPECT_THAT(process.Stdout(), AllOf(HasSubstr("rank 0 went on\n"),
+                                      HasSubstr("rank 1 went on\n")))
+      << process.Stderr();
+}
+
 TEST_F(MpiTest, EveryRankOfAMeshNamesTheKilledOne) {
   std::vector<std::string> argv = Ranks(4, "kill_in_mesh");
   argv.push_back("--victim=3");

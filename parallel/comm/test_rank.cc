@@ -300,6 +300,33 @@ absl::Status StopInGroupCreation(Communicator& comm) {
   return made;
 }
 
+// The last rank is killed; the others go on in a group of their own, until the
+// launcher ends them.
+absl::Status GoOnWithoutTheLastRank(Communicator& comm) {
+  std::vector<int> others;
+  for (int rank = 0; rank + 1 < comm.world_size(); ++rank)
+    others.push_back(rank);
+  const bool is_last = comm.rank() + 1 == comm.world_size();
+  if (is_last) others = {comm.rank()};
+  ASSIGN_OR_RETURN(const Group group, comm.NewGroup("others", others));
+  RETURN_IF_ERROR(comm.Barrier());
+  if (is_last) {
+    absl::SleepFor(absl::Milliseconds(200));  // others may still need it
+    raise(SIGKILL);
+  }
+  try {
+    for (int i = 0; i < 4; ++i) {
+      std::vector<at::Tensor> tensors = {at::ones({3})};
+      if (comm.rank() == 0) absl::SleepFor(absl::Milliseconds(300));
+      group.process_group()->allreduce(tensors)->wait();
+    }
+  } catch (const std::exception& error) {
+    return absl::InternalError(PlainMessage(error));
+  }
+  printf("rank %d went on\n", comm.rank());
+  return absl::OkStatus();
+}
+
 class LostStore : public c10d::HashStore {
   void set(const std::string&, const std::vector<uint8_t>&) override {
     throw std::runtime_error("the store is lost");
@@ -344,6 +371,7 @@ absl::Status Play(const std::string& scenario, Communicator& comm) {
   if (scenario == "variants") return CheckVariants(comm);
   if (scenario == "mixed") return MixTwoGroups(comm);
   if (scenario == "control") return SendControlMessages(comm);
+  if (scenario == "go_on") return GoOnWithoutTheLastRank(comm);
   if (scenario == "stop_in_group_creation") return StopInGroupCreation(comm);
   if (scenario == "forever") return ReduceForever(comm);
   if (scenario == "exit") return EndOne(comm, [] { _exit(3); });
@@ -404,6 +432,8 @@ int main(int argc, char** argv) {
     config.max_restarts = absl::GetFlag(FLAGS_max_restarts);
     config.stop_limit = absl::GetFlag(FLAGS_collective_timeout);
     config.ranks_save_when_preempted = saves;
+    if (absl::GetFlag(FLAGS_scenario) == "go_on")
+      config.grace = absl::Seconds(60);
     return rankwise::LaunchRanks(config, argc, argv);
   }
   if (saves) rankwise::CatchPreemption();
