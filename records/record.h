@@ -24,9 +24,10 @@ inline constexpr int kSchemaMinor = 11;
 // The machine that a rank ran on. Filled by CollectHostInfo() (run_origin.h).
 struct HostInfo {
   std::string hostname;
-  std::string cpu_model;     // as /proc/cpuinfo names it
-  int64_t cores = 0;         // logical cores this process may run on
-  int64_t memory_bytes = 0;  // physical memory
+  std::string cpu_model;  // as /proc/cpuinfo names it
+  // Logical cores that the ranks on it may use together.
+  int64_t cores = 0;
+  int64_t memory_bytes = 0;  // physical, or the control group's limit
 };
 
 // Versions of what the binary was built with and runs on; "" where absent.
