@@ -16,11 +16,14 @@
 #include <vector>
 
 #include "absl/algorithm/container.h"
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "parallel/clock/steady_time.h"
 #include "parallel/comm/test_process.h"
 #include "records/record.h"
+#include "records/record_reader.h"
 #include "tests/trained.h"
 #include "tests/trainer_process.h"
 
@@ -319,21 +322,40 @@ TEST(ParameterServerTest, ADeadWorkerIsLeftOutAndTheOthersContinue) {
   }
 }
 
-// Rank 1 is stopped while it waits for the slow rank 2, so that the parameters
-// that the server then sends to it, more than the connection buffers, remain
-// half sent.
+// The steps that a rank of a job that still runs has recorded.
+int64_t StepsRecorded(const std::string& file, int64_t rank) {
+  int64_t steps = 0;
+  (void)VisitRecords(file, {.tolerate_torn_lines = true},
+                     [&](const Record& record) {
+                       const auto* step = std::get_if<StepRecord>(&record);
+                       steps += step != nullptr && step->rank == rank;
+                       return absl::OkStatus();
+                     });
+  return steps;
+}
+
+// Rank 1 is stopped when it has pushed and waits for the slow rank 2, so that
+// the parameters that the server then sends to it, more than the connection
+// buffers, remain half sent.
 TEST(ParameterServerTest, AWorkerKilledInTheMiddleOfAMessageIsNoticedAtOnce) {
-  auto run = StartTrainer(
-      "parameter_server",
-      Small({"--nproc=3", "--model=mlp", "--width=1280", "--train_size=100000",
-             "--epochs=1", "--eval=false", "--slow_worker=2:30"}));
-  ASSERT_TRUE(run->AwaitOutput("  step ", 3)) << run->Stderr();
-  absl::SleepFor(absl::Milliseconds(300));
+  const std::string record = FreshDir("half_sent") + "/run.jsonl";
+  auto run =
+      StartTrainer("parameter_server",
+                   Small({"--nproc=3", "--model=mlp", "--width=1280",
+                          "--train_size=100000", "--epochs=1", "--eval=false",
+                          "--slow_worker=2:40", "--record=" + record}));
+  ASSERT_TRUE(run->AwaitOutput("  step ", 2)) << run->Stderr();
+  const Deadline deadline(absl::Seconds(50));
+  while (StepsRecorded(record, 1) <= StepsRecorded(record, 0)) {
+    ASSERT_FALSE(deadline.passed());
+    absl::SleepFor(absl::Milliseconds(5));
+  }
+  absl::SleepFor(absl::Milliseconds(500));  // until its push has arrived
   const std::vector<pid_t> ranks = ChildrenOf(run->pid());
   ASSERT_EQ(ranks.size(), 3u);
-  const auto steps_done = PrintedLosses(run->Stdout()).size();
   ASSERT_EQ(kill(ranks[1], SIGSTOP), 0);
-  ASSERT_TRUE(run->AwaitOutput("  step ", static_cast<int>(steps_done) + 1));
+  const auto pushed = static_cast<int>(StepsRecorded(record, 1));
+  ASSERT_TRUE(run->AwaitOutput("  step ", pushed)) << run->Stderr();
   absl::SleepFor(absl::Milliseconds(200));
   ASSERT_EQ(kill(ranks[1], SIGKILL), 0);
   EXPECT_TRUE(run->AwaitError("warning: rank 1, a worker, no longer answers", 1,

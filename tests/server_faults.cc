@@ -89,7 +89,8 @@ absl::Status CheckSteps(const ServerFault& fault, const std::string& dir) {
 // A lost worker: the server says so, or, where all had finished, the job ends.
 absl::Status CheckWorkerFault(const ServerFault& fault, TestProcess& job,
                               std::vector<pid_t> ranks, absl::Duration limit,
-                              const std::string& dir, std::string* ended) {
+                              absl::Duration slack, const std::string& dir,
+                              std::string* ended) {
   const SteadyTime start = SteadyNow();
   const std::string report = absl::StrCat("warning: rank ", fault.rank,
                                           ", a worker, no longer answers");
@@ -106,7 +107,7 @@ absl::Status CheckWorkerFault(const ServerFault& fault, TestProcess& job,
     return Wrong("the other ranks did not finish");
   // A stopped rank may be continued until the timeout is over.
   const absl::Duration left =
-      std::max(limit - ElapsedSince(start), absl::Seconds(2));
+      std::max(limit - ElapsedSince(start), absl::Seconds(2) + slack);
   const int code = job.Wait(left);
   if (code != 0) {
     return Wrong(absl::StrCat("the launcher ",
@@ -157,9 +158,9 @@ absl::Status Strike(const ServerFault& fault, absl::Duration slack,
   const absl::Duration limit =
       slack + (fault.signal == SIGKILL ? absl::Seconds(1)
                                        : kTimeout + absl::Seconds(2));
-  RETURN_IF_ERROR(fault.of_a_server
-                      ? CheckServerFault(fault, job, limit, ended)
-                      : CheckWorkerFault(fault, job, ranks, limit, dir, ended));
+  RETURN_IF_ERROR(fault.of_a_server ? CheckServerFault(fault, job, limit, ended)
+                                    : CheckWorkerFault(fault, job, ranks, limit,
+                                                       slack, dir, ended));
   return AllGone(ranks) ? absl::OkStatus() : Wrong("a rank was left behind");
 }
 
