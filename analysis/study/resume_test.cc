@@ -160,6 +160,9 @@ TEST_F(ResumeTest, AHalfWrittenRecordIsSetAside) {
   const std::string whole = ReadFile("out/single-x1-batch64-rep1.jsonl");
   WriteFile("out/single-x1-batch64-rep1.jsonl",
             whole.substr(0, whole.size() / 2));
+  EXPECT_THAT(BareStudy("--output_dir=out --resume --dry_run").output,
+              HasSubstr("3 of 4 runs are complete already."));
+  EXPECT_EQ(CountRecords(".jsonl"), 4);  // a dry run changes nothing
   const Outcome resumed = BareStudy("--output_dir=out --resume");
   EXPECT_EQ(resumed.exit_code, 0) << resumed.output;
   EXPECT_THAT(resumed.output, AllOf(HasSubstr("Kept: 3 of 4 runs"),

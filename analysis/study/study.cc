@@ -236,12 +236,10 @@ RunTimes TimesOf(const StudyConfig& study) {
 int DryRun(const StudyConfig& study, const StudyPlan& plan) {
   std::cout << DryRunText(study, plan, TimesOf(study));
   if (absl::GetFlag(FLAGS_resume)) {
-    const auto is_recorded = [&study](const PlannedRun& run) {
-      std::error_code error;
-      return std::filesystem::exists(PathsOfRun(study.output_dir, run).record,
-                                     error);
+    const auto is_finished = [&study](const PlannedRun& run) {
+      return LoadFinishedRun(study, run).ok();
     };
-    std::cout << absl::c_count_if(plan.runs, is_recorded) << " of "
+    std::cout << absl::c_count_if(plan.runs, is_finished) << " of "
               << plan.runs.size() << " runs are complete already.\n";
   }
   if (absl::GetFlag(FLAGS_verbose)) {

@@ -220,15 +220,22 @@ absl::StatusOr<RunTrace> MakeRun(const StudyConfig& config,
   return run;
 }
 
-absl::StatusOr<RunTrace> FindFinishedRun(const StudyConfig& config,
+absl::StatusOr<RunTrace> LoadFinishedRun(const StudyConfig& config,
                                          const PlannedRun& planned) {
   const RunPaths paths = PathsOfRun(config.output_dir, planned);
   std::error_code ignored;
   if (!fs::exists(paths.record, ignored)) {
     return absl::NotFoundError(absl::StrCat(paths.record, " is not there"));
   }
-  absl::StatusOr<RunTrace> run = LoadChecked(config, planned, paths.record);
-  if (run.ok()) return run;
+  return LoadChecked(config, planned, paths.record);
+}
+
+absl::StatusOr<RunTrace> FindFinishedRun(const StudyConfig& config,
+                                         const PlannedRun& planned) {
+  absl::StatusOr<RunTrace> run = LoadFinishedRun(config, planned);
+  if (run.ok() || absl::IsNotFound(run.status())) return run;
+  const RunPaths paths = PathsOfRun(config.output_dir, planned);
+  std::error_code ignored;
   fs::rename(paths.record, paths.incomplete, ignored);
   return absl::NotFoundError(run.status().message());
 }
