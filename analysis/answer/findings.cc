@@ -308,7 +308,7 @@ Finding WhatComesNext(const Answer& answer) {
   if (answer.predictions.empty()) return {};
   std::vector<std::string> speeds, waits;
   std::string links;
-  bool extrapolated = false;
+  std::vector<std::string> extrapolations;
   for (const Prediction& prediction : answer.predictions) {
     speeds.push_back(absl::StrFormat(
         "%.0f %s on %d ranks (%s)",
@@ -316,7 +316,10 @@ Finding WhatComesNext(const Answer& answer) {
         prediction.unit.RateName(), prediction.layout.world_size(),
         RateInterval(prediction)));
     waits.push_back(Milliseconds(prediction.exposed_comm_seconds));
-    extrapolated |= prediction.extrapolated;
+    for (const std::string& line : prediction.extrapolations) {
+      if (!absl::c_linear_search(extrapolations, line))
+        extrapolations.push_back(line);
+    }
     const std::string link = LinkSentence(prediction);
     if (!link.empty()) absl::StrAppend(&links, " ", link);
   }
@@ -326,9 +329,10 @@ Finding WhatComesNext(const Answer& answer) {
               " per rank, ddp would train ", Listed(speeds), "; of a step, ",
               Listed(waits),
               " would be communication that computing does not hide.", links,
-              extrapolated ? " No run measured communication among "
-                             "that many ranks: it is extrapolated."
-                           : "")};
+              extrapolations.empty()
+                  ? ""
+                  : absl::StrCat(" Beyond what was measured: ",
+                                 absl::StrJoin(extrapolations, "; "), "."))};
 }
 
 std::string ResidualSentence(const Answer& answer) {

@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "records/text.h"
 #include "third_party/absl/status_macros.h"
 
 namespace rankwise {
@@ -158,6 +159,33 @@ CostCurve StatedCurve(double alpha_seconds, double beta_seconds_per_byte) {
   return curve;
 }
 
+// The curves from which EstimateFrom() takes the costs of `world_size` ranks.
+absl::Span<const CostCurve> CurvesFor(const CollectiveCosts& costs,
+                                      int64_t world_size) {
+  const auto after = std::find_if(costs.curves.begin(), costs.curves.end(),
+                                  [world_size](const CostCurve& curve) {
+                                    return curve.world_size >= world_size;
+                                  });
+  const absl::Span<const CostCurve> curves = costs.curves;
+  const size_t place = after - costs.curves.begin();
+  if (place == curves.size()) return curves.last(1);
+  if (place == 0 || after->world_size == world_size)
+    return curves.subspan(place, 1);
+  return curves.subspan(place - 1, 2);
+}
+
+std::string GrowthLine(const CollectiveCosts& costs, int64_t world_size,
+                       int64_t measured) {
+  const char* growth = costs.growth == Growth::kRing   ? "a ring"
+                       : costs.growth == Growth::kTree ? "a tree"
+                                                       : "no size";
+  return absl::StrCat(
+      costs.collective, " on ", world_size, " ranks costs what it does on ",
+      measured, ", grown as in ", growth,
+      costs.growth_is_assumed ? " (assumed: one world size was measured)"
+                              : " (as between the measured world sizes)");
+}
+
 // Of two independent costs.
 CostEstimate Sum(const CostEstimate& a, const CostEstimate& b) {
   const double seconds = a.seconds + b.seconds;
@@ -278,6 +306,37 @@ absl::StatusOr<CostEstimate> NetworkModel::Estimate(
   if (within == nullptr) return *ring;
   const CostEstimate slower = EstimateFrom(*within, bytes, world_size);
   return slower.seconds > ring->seconds ? slower : *ring;
+}
+
+std::vector<std::string> NetworkModel::Extrapolations(
+    absl::string_view collective, double bytes, int64_t world_size,
+    int64_t hosts) const {
+  const bool across = hosts > 1;
+  const CollectiveCosts* const costs =
+      across ? FindAcrossHosts(collective) : Find(collective);
+  if (world_size == 1) return {};
+  if (costs == nullptr || costs->curves.empty()) {
+    return {absl::StrCat("no ", collective,
+                         " across hosts was measured: it is taken for a ring "
+                         "of messages between them")};
+  }
+  if (costs->collective == kAnyCollective) return {};
+  std::vector<std::string> lines;
+  const absl::Span<const CostCurve> curves = CurvesFor(*costs, world_size);
+  if (curves.size() == 1 && curves[0].world_size != world_size)
+    lines.push_back(GrowthLine(*costs, world_size, curves[0].world_size));
+  for (const CostCurve& curve : curves) {
+    if (curve.points.empty()) continue;
+    const double least = curve.points.front().bytes;
+    const double most = curve.points.back().bytes;
+    if (bytes >= least && bytes <= most) continue;
+    lines.push_back(absl::StrCat(
+        "no ", collective, bytes < least ? " below " : " above ",
+        FormatBytes(std::llround(bytes < least ? least : most)),
+        " was measured on ", curve.world_size,
+        " ranks: its cost follows the line through the measured sizes"));
+  }
+  return lines;
 }
 
 // Patarasuk and Yuan 2009: 2 (n - 1) messages of a rank's part, one after the

@@ -166,6 +166,12 @@ struct NetworkModel {
                                         double bytes, int64_t world_size,
                                         int64_t hosts = 1) const;
 
+  // Why Estimate() calls these costs extrapolated, one line for each reason;
+  // empty where it does not.
+  std::vector<std::string> Extrapolations(absl::string_view collective,
+                                          double bytes, int64_t world_size,
+                                          int64_t hosts = 1) const;
+
   // Of an all_reduce that is a ring of messages between hosts; nothing where
   // these were not measured.
   std::optional<CostEstimate> RingAcrossHosts(double bytes,

@@ -126,6 +126,20 @@ TEST(Estimate, SaysWhatIsBeyondWhatWasMeasured) {
   EXPECT_TRUE(network.Estimate("all_reduce", 1e9, 4)->extrapolated);
 }
 
+TEST(Extrapolations, GiveAReasonForEveryExtrapolatedEstimate) {
+  const NetworkModel network =
+      Network(Growth::kRing, {CurveOf(4, 1), CurveOf(8, 1)});
+  for (const double bytes : {1.0, 4.0, 1e3, 1e5, 1e6, 1e9}) {
+    for (const int64_t ranks : {1, 2, 4, 6, 8, 9}) {
+      EXPECT_EQ(network.Extrapolations("all_reduce", bytes, ranks).empty(),
+                !network.Estimate("all_reduce", bytes, ranks)->extrapolated)
+          << bytes << " bytes, " << ranks << " ranks";
+    }
+  }
+  EXPECT_EQ(network.Extrapolations("all_reduce", 1e9, 2).size(), 2u);
+  EXPECT_TRUE(FlatNetwork(1, 1).Extrapolations("any", 1e9, 64).empty());
+}
+
 TEST(Estimate, OneRankPaysNothing) {
   const auto cost =
       Network(Growth::kRing, {CurveOf(2, 1)}).Estimate("all_reduce", 1e9, 1);

@@ -4,6 +4,7 @@
 #include <map>
 #include <tuple>
 
+#include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -111,8 +112,7 @@ absl::StatusOr<ComputeSource> BetweenBatches(const DdpRecordings& recordings,
     const double there = LineAt(parts, part, nearest);
     source.factors.*part = there > 0 ? LineAt(parts, part, batch) / there : 1;
   }
-  source.extrapolated = true;
-  source.assumptions.push_back(
+  source.extrapolations.push_back(
       absl::StrCat("batch ", BatchText(batch),
                    " per rank was not run: computing by a line "
                    "through those that were, ",
@@ -195,6 +195,22 @@ absl::StatusOr<std::vector<CostEstimate>> BucketCosts(
   return costs;
 }
 
+// Those of a bucket's all-reduce that are not in `lines` yet.
+void AddExtrapolations(const Layout& layout, double bytes,
+                       const NetworkModel& network,
+                       std::vector<std::string>& lines) {
+  const int64_t hosts = layout.hosts();
+  const auto add = [&](int64_t ranks, int64_t over_hosts) {
+    for (std::string& line :
+         network.Extrapolations("all_reduce", bytes, ranks, over_hosts)) {
+      if (!absl::c_linear_search(lines, line)) lines.push_back(std::move(line));
+    }
+  };
+  if (!layout.hierarchical || hosts == 1) return add(layout.dp, hosts);
+  add(layout.dp / hosts, 1);
+  add(hosts, hosts);
+}
+
 double ExposedSeconds(const std::vector<StepSample>& samples) {
   return Median(NumbersOf(samples, [](const StepSample& sample) {
     return sample.middle.exposed_comm_seconds;
@@ -248,7 +264,13 @@ absl::StatusOr<ComputeSource> FindCompute(const DdpRecordings& recordings,
   for (const RecordedDdp& run : recordings.runs) {
     if (!run.skips_communication) largest = std::max(largest, run.world_size);
   }
-  source.extrapolated |= world_size > largest;
+  if (world_size > largest) {
+    source.extrapolations.push_back(
+        largest == 0 ? "ddp was recorded without communication only"
+                     : absl::StrCat("ddp with communication was recorded on "
+                                    "no more than ",
+                                    Counted(largest, "rank")));
+  }
   return source;
 }
 
@@ -285,12 +307,11 @@ absl::StatusOr<SimulatedLayout> SimulateDdpLayout(
   std::vector<ReadyBucket> buckets = plan.buckets;
   SimulatedLayout result;
   result.assumptions = std::move(source.assumptions);
-  result.extrapolated = source.extrapolated;
+  result.extrapolations = std::move(source.extrapolations);
   if (layout.bucket_bytes > 0) {
     buckets = Rebucket(buckets, layout.bucket_bytes);
     if (buckets.size() > plan.buckets.size()) {
-      result.extrapolated = true;
-      result.assumptions.push_back(
+      result.extrapolations.push_back(
           "buckets smaller than those recorded: gradients are taken to arrive "
           "evenly, and tensors to be no larger than a bucket");
     }
@@ -303,8 +324,8 @@ absl::StatusOr<SimulatedLayout> SimulateDdpLayout(
   }
   ASSIGN_OR_RETURN(const std::vector<CostEstimate> costs,
                    BucketCosts(layout, buckets, network));
-  for (const CostEstimate& cost : costs) {
-    result.extrapolated |= cost.extrapolated;
+  for (const ReadyBucket& bucket : buckets) {
+    AddExtrapolations(layout, bucket.bytes, network, result.extrapolations);
   }
   for (const RecordedDdp* run : source.runs) {
     result.runs.push_back(

@@ -89,12 +89,20 @@ absl::StatusOr<Recordings> FindStages(
                   : "what the halves of its backward take was not recorded");
 }
 
+void AddOnce(const std::vector<std::string>& more,
+             std::vector<std::string>& lines) {
+  for (const std::string& line : more) {
+    if (!absl::c_linear_search(lines, line)) lines.push_back(line);
+  }
+}
+
 // What messages between two stages take: alpha and beta through the smallest
 // and the largest.
 struct MessageCosts {
   double low_bytes = 0, high_bytes = 0;
   CostEstimate low, high;
   bool own = false;  // as the trainer measured it
+  std::vector<std::string> extrapolations = {};
 
   LinkCosts At(CostSide side) const {
     const double most = SecondsAt(high, side);
@@ -147,7 +155,13 @@ MessageCosts MessageCostsOf(const NetworkModel& network, const Layout& layout,
     const int64_t hosts = HostsOfMessages(layout);
     const auto at_low = network.Estimate(collective, low, 2, hosts);
     const auto at_high = network.Estimate(collective, high, 2, hosts);
-    if (at_low.ok() && at_high.ok()) return {low, high, *at_low, *at_high};
+    if (!at_low.ok() || !at_high.ok()) continue;
+    MessageCosts costs = {low, high, *at_low, *at_high};
+    for (const double bytes : {low, high}) {
+      AddOnce(network.Extrapolations(collective, bytes, 2, hosts),
+              costs.extrapolations);
+    }
+    return costs;
   }
   const double measured = recorded.message_seconds;
   const CostEstimate any = {measured, {measured, measured}};
@@ -246,8 +260,7 @@ double PeakBytesOf(absl::Span<const RecordedPipeline> all,
 }
 
 std::vector<std::string> Assumptions(const RecordedPipeline& recorded,
-                                     const Layout& layout, double scale,
-                                     bool own_messages) {
+                                     double scale, bool own_messages) {
   std::vector<std::string> lines = {absl::StrFormat(
       "stages as measured in %s with %d ranks and %d micro-batches, where the "
       "schedule took %.2f times as long as its simulation; so it does here",
@@ -257,11 +270,6 @@ std::vector<std::string> Assumptions(const RecordedPipeline& recorded,
     lines.push_back(
         "messages between stages take what the trainer measured as it started: "
         "the network's costs have none");
-  }
-  if (recorded.dp != layout.dp) {
-    lines.push_back(absl::StrCat(
-        "each of ", Counted(layout.dp, "replica"), " computes as each of the ",
-        recorded.dp, " that ran: more of them have cores of their own"));
   }
   return lines;
 }
@@ -338,7 +346,7 @@ absl::StatusOr<SimulatedLayout> SimulatePipelineLayout(
   const RecordedPipeline& recorded = *found.front();
   const MessageCosts messages = MessageCostsOf(network, layout, recorded);
   SimulatedLayout result;
-  result.assumptions = Assumptions(recorded, layout, scale, messages.own);
+  result.assumptions = Assumptions(recorded, scale, messages.own);
   if (HostsOfMessages(layout) > 1) {
     result.assumptions.push_back(
         messages.own
@@ -352,8 +360,12 @@ absl::StatusOr<SimulatedLayout> SimulatePipelineLayout(
                      GradientsOf(recordings, recorded, layout, gradient_bytes,
                                  &result.assumptions));
   }
-  result.extrapolated = recorded.dp != layout.dp || messages.low.extrapolated ||
-                        messages.high.extrapolated;
+  if (recorded.dp != layout.dp) {
+    result.extrapolations.push_back(absl::StrCat(
+        "each of ", Counted(layout.dp, "replica"), " computes as each of the ",
+        recorded.dp, " that ran: more of them have cores of their own"));
+  }
+  AddOnce(messages.extrapolations, result.extrapolations);
   StageCalls calls;
   for (const std::vector<double>& rank : gradients) {
     std::vector<CostEstimate>& of_rank = calls.emplace_back();
@@ -361,7 +373,9 @@ absl::StatusOr<SimulatedLayout> SimulatePipelineLayout(
       ASSIGN_OR_RETURN(of_rank.emplace_back(),
                        network.Estimate("all_reduce", bytes, layout.dp,
                                         HostsOfReplicas(layout)));
-      result.extrapolated |= of_rank.back().extrapolated;
+      AddOnce(network.Extrapolations("all_reduce", bytes, layout.dp,
+                                     HostsOfReplicas(layout)),
+              result.extrapolations);
     }
   }
   for (const RecordedPipeline* run : found) {

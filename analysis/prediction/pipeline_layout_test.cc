@@ -301,7 +301,7 @@ TEST(SimulatePipelineLayout, HybridsAverageWhatTheirTrafficShows) {
   ASSERT_TRUE(simulated.ok()) << simulated.status();
   EXPECT_NEAR(simulated->runs[0][0].middle.exposed_comm_seconds, 0.004, 1e-9);
   EXPECT_EQ(simulated->waiting, 2);
-  EXPECT_FALSE(simulated->extrapolated);
+  EXPECT_TRUE(simulated->extrapolations.empty());
 }
 
 TEST(SimulatePipelineLayout, ReplicasWithoutTrafficSplitTheModelsGradients) {
@@ -315,7 +315,7 @@ TEST(SimulatePipelineLayout, ReplicasWithoutTrafficSplitTheModelsGradients) {
   ASSERT_TRUE(simulated.ok()) << simulated.status();
   EXPECT_NEAR(simulated->runs[0][0].middle.step_seconds,
               PipelineStepSeconds(config), 1e-6);
-  EXPECT_TRUE(simulated->extrapolated);
+  EXPECT_FALSE(simulated->extrapolations.empty());
   EXPECT_THAT(simulated->assumptions, Contains(HasSubstr("optimizer's time")));
 }
 

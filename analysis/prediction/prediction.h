@@ -28,8 +28,11 @@ struct Prediction : StepEstimate {
   ExampleUnit unit = {};            // in which rates are printed
   double peak_bytes = 0;            // of the fullest rank; 0: not known
   double link_seconds = 0;          // as in SimulatedLayout
-  bool extrapolated = false;        // beyond what was measured
-  std::vector<std::string> assumptions = {};  // one line each
+  // What goes beyond the measurements, and what else is assumed, one line each.
+  std::vector<std::string> extrapolations = {};
+  std::vector<std::string> assumptions = {};
+
+  bool extrapolated() const { return !extrapolations.empty(); }
 };
 
 // What of the step is owed to the link between hosts, where that is 1 % of it

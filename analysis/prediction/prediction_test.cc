@@ -15,9 +15,11 @@
 namespace rankwise {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::Not;
 
 Predictor Make(const std::vector<RunTrace>& runs, const NetworkModel& network) {
@@ -63,11 +65,11 @@ TEST(Predictor, PredictsWhatTheStepsWouldTake) {
   EXPECT_NEAR(prediction->exposed_comm_seconds, 0.002, 1e-6);
   EXPECT_EQ(prediction->bubble_seconds, 0);
   EXPECT_NEAR(prediction->examples_per_second, 8 * 64 / 0.036, 1);
-  EXPECT_TRUE(prediction->extrapolated);
+  EXPECT_FALSE(prediction->extrapolations.empty());
   EXPECT_THAT(prediction->assumptions,
               Contains(HasSubstr("the slowest of 8 sets the pace")));
   EXPECT_THAT(prediction->assumptions, Contains(HasSubstr("one run")));
-  EXPECT_FALSE(predictor.Predict(Ddp(2))->extrapolated);
+  EXPECT_TRUE(predictor.Predict(Ddp(2))->extrapolations.empty());
 }
 
 TEST(Predictor, TheSlowestOfManyRanksSetsThePace) {
@@ -114,10 +116,27 @@ TEST(Predictor, SaysHowTheNetworkGrows) {
   network.collectives[0].curves[0].world_size = 2;
   const std::vector<RunTrace> runs = {MakeDdpRun(Ranks(2))};
   const Predictor predictor = Make(runs, network);
-  EXPECT_THAT(predictor.Predict(Ddp(8))->assumptions,
+  EXPECT_THAT(predictor.Predict(Ddp(8))->extrapolations,
               Contains(HasSubstr("grown as in a ring (assumed")));
-  EXPECT_THAT(predictor.Predict(Ddp(2))->assumptions,
-              Not(Contains(HasSubstr("grown as"))));
+  EXPECT_THAT(predictor.Predict(Ddp(2))->extrapolations, IsEmpty());
+}
+
+TEST(Predictor, SaysWhichBucketsAreBeyondTheMeasuredSizes) {
+  NetworkModel network = FlatNetwork(0, 1e-9);
+  network.collectives[0].collective = "all_reduce";
+  network.collectives[0].curves[0].world_size = 2;
+  network.collectives[0].curves[0].points = {{4, 4e-9, {4e-9, 4e-9}},
+                                             {1024, 1e-6, {1e-6, 1e-6}}};
+  const std::vector<RunTrace> runs = {MakeDdpRun(Ranks(2))};
+  const auto prediction = Make(runs, network).Predict(Ddp(2));
+  ASSERT_TRUE(prediction.ok()) << prediction.status();
+  EXPECT_THAT(prediction->extrapolations,
+              ElementsAre("no all_reduce above 1 KiB was measured on 2 ranks: "
+                          "its cost follows the line through the measured "
+                          "sizes"));
+  EXPECT_THAT(PredictionTable({*prediction}, 0),
+              AllOf(HasSubstr("ddp x2 *"), HasSubstr("beyond what was"),
+                    HasSubstr("ddp x2: no all_reduce above 1 KiB")));
 }
 
 TEST(Predictor, RefusesWhereNothingWasRecorded) {

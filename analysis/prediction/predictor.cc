@@ -220,7 +220,7 @@ Prediction Summarize(const Layout& layout, SimulatedLayout simulated,
                                 : std::numeric_limits<double>::infinity()};
   prediction.peak_bytes = simulated.peak_bytes;
   prediction.link_seconds = simulated.link_seconds;
-  prediction.extrapolated = simulated.extrapolated;
+  prediction.extrapolations = std::move(simulated.extrapolations);
   if (simulated.waiting > 1) {
     simulated.assumptions.push_back(
         NoiseLine(simulated, prediction.noise_seconds));
@@ -232,24 +232,6 @@ Prediction Summarize(const Layout& layout, SimulatedLayout simulated,
   if (tried) simulated.assumptions.push_back(ModelErrorLine(error));
   prediction.assumptions = std::move(simulated.assumptions);
   return prediction;
-}
-
-// How all-reduces of more ranks than were measured are costed, in words; ""
-// where they are not.
-std::string NetworkLine(const NetworkModel& network, int64_t world_size) {
-  const CollectiveCosts* costs = network.Find("all_reduce");
-  if (costs == nullptr || costs->collective == kAnyCollective ||
-      world_size <= costs->curves.back().world_size) {
-    return "";
-  }
-  const char* growth = costs->growth == Growth::kRing   ? "a ring"
-                       : costs->growth == Growth::kTree ? "a tree"
-                                                        : "no size";
-  return absl::StrCat(
-      "all-reduces of ", world_size, " ranks cost what those of ",
-      costs->curves.back().world_size, " do, grown as in ", growth,
-      costs->growth_is_assumed ? " (assumed: one world size was measured)"
-                               : " (as between the measured world sizes)");
 }
 
 std::vector<Layout> DdpCandidates(const DdpRecordings& ddp, int64_t world_size,
@@ -389,10 +371,6 @@ absl::StatusOr<Prediction> Predictor::Predict(const Layout& layout) const {
                        ? SimulateDdpLayout(ddp_, layout, network_)
                        : SimulatePipelineLayout(pipelines_, layout,
                                                 GradientBytes(ddp_), network_));
-  std::string network_line = NetworkLine(network_, layout.dp);
-  if (!network_line.empty() && layout.hosts() == 1) {
-    simulated.assumptions.push_back(std::move(network_line));
-  }
   Prediction prediction = Summarize(layout, std::move(simulated), error_);
   prediction.unit = unit_;
   return prediction;

@@ -94,11 +94,14 @@ std::string OverTheLimit(const Prediction& prediction, double limit_bytes) {
 std::string Assumptions(absl::Span<const Prediction> predictions) {
   std::vector<std::pair<std::string, std::vector<std::string>>> lines;
   for (const Prediction& prediction : predictions) {
-    for (const std::string& line : prediction.assumptions) {
-      auto found =
-          absl::c_find_if(lines, [&](auto& l) { return l.first == line; });
-      if (found == lines.end()) found = lines.insert(lines.end(), {line, {}});
-      found->second.push_back(prediction.layout.Name());
+    for (const auto* reasons :
+         {&prediction.extrapolations, &prediction.assumptions}) {
+      for (const std::string& line : *reasons) {
+        auto found =
+            absl::c_find_if(lines, [&](auto& l) { return l.first == line; });
+        if (found == lines.end()) found = lines.insert(lines.end(), {line, {}});
+        found->second.push_back(prediction.layout.Name());
+      }
     }
   }
   std::string text = lines.empty() ? "" : "Assumed:\n";
@@ -277,10 +280,10 @@ std::string PredictionTable(absl::Span<const Prediction> predictions,
     const double step = prediction.step_seconds;
     const double ideal = one_rank_examples_per_second *
                          static_cast<double>(prediction.layout.world_size());
-    extrapolated |= prediction.extrapolated;
+    extrapolated |= prediction.extrapolated();
     std::vector<std::string> cells = {
         absl::StrCat(prediction.layout.Name(),
-                     prediction.extrapolated ? " *" : ""),
+                     prediction.extrapolated() ? " *" : ""),
         absl::StrCat(prediction.layout.batch_per_rank),
         MillisecondsText(step),
         absl::StrFormat("[%s, %s]",

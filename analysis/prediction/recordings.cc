@@ -252,12 +252,11 @@ double ExamplesPerStep(const RunTrace& run, const ThroughputConfig& config) {
 absl::StatusOr<std::vector<const RunTrace*>> PredictableRuns(
     absl::Span<const RunTrace> runs, const ThroughputConfig& config) {
   std::vector<const RunTrace*> usable, captured;
-  for (const RunTrace& run : runs) {
-    if (run.ranks.empty() || !IsPredictable(run.ranks[0].run)) continue;
-    const absl::StatusOr<Throughput> throughput =
-        MeasureThroughput(run, config);
-    if (!throughput.ok()) continue;
-    (throughput->captured ? captured : usable).push_back(&run);
+  std::vector<std::string> left_out;  // for callers, GroupIntoCells names them
+  for (const MeasuredRun& measured : MeasureRuns(runs, config, &left_out)) {
+    const RunTrace& run = runs[measured.index];
+    if (!IsPredictable(run.ranks[0].run)) continue;
+    (measured.throughput.captured ? captured : usable).push_back(&run);
   }
   if (usable.empty() && !captured.empty()) {
     return absl::FailedPreconditionError(absl::StrCat(

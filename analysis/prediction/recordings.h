@@ -219,7 +219,8 @@ struct SimulatedLayout {
   // host of its own. 0 where all are on one, or where neither is known.
   double link_seconds = 0;
   double peak_bytes = 0;
-  bool extrapolated = false;
+  // What goes beyond the measurements, one line each.
+  std::vector<std::string> extrapolations;
   std::vector<std::string> assumptions;
 };
 
@@ -228,7 +229,7 @@ struct ComputeSource {
   std::vector<const RecordedDdp*> runs;  // repetitions of one cell
   // Of the runs' parts, for a batch that was not run.
   ComputeParts factors = {1, 1, 1};
-  bool extrapolated = false;
+  std::vector<std::string> extrapolations;  // as in SimulatedLayout
   std::vector<std::string> assumptions;
 };
 

@@ -246,7 +246,7 @@ json PredictionData(const Prediction& prediction) {
       {"exposed_comm_seconds", prediction.exposed_comm_seconds},
       {"bubble_seconds", prediction.bubble_seconds},
       {"peak_bytes", prediction.peak_bytes},
-      {"extrapolated", prediction.extrapolated},
+      {"extrapolations", prediction.extrapolations},
       {"assumptions", prediction.assumptions},
   };
 }

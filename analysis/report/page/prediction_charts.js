@@ -43,7 +43,7 @@ function predictedHover(prediction) {
     lines.push(`exposed communication ${milliseconds(prediction.exposed_comm_seconds)}`);
   }
   if (prediction.bubble_seconds > 0) lines.push(`bubble ${milliseconds(prediction.bubble_seconds)}`);
-  if (prediction.extrapolated) lines.push('beyond what was measured');
+  for (const reason of prediction.extrapolations) lines.push(`beyond what was measured: ${reason}`);
   return hoverText(`${prediction.name}, predicted`, ...lines);
 }
 
@@ -66,7 +66,7 @@ function predictionTraces(look, line, n) {
       line: {color: mark.color, dash: mark.dash, width: 2},
       marker: {
         color: mark.color, size: 8,
-        symbol: line.predicted.map((one) => (one.extrapolated ? `${mark.symbol}-open` : mark.symbol)),
+        symbol: line.predicted.map((one) => (one.extrapolations.length > 0 ? `${mark.symbol}-open` : mark.symbol)),
       },
       error_y: errorBars(values, lows, highs, mark.color),
       text: line.predicted.map(predictedHover), hoverinfo: 'text', legendgroup: line.name,

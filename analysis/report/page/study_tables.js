@@ -212,7 +212,7 @@ function predictionTable(part) {
     numberColumn('measured ms', 'measured_seconds', (row) => row.measured_seconds, inMs),
     numberColumn('error', 'error', (row) => row.error, signedPercent),
     textColumn('in the interval', 'covered', (row) => (row.covered === null ? null : row.covered ? 'yes' : 'no')),
-    textColumn('assumptions', 'assumptions', (row) => row.prediction.assumptions.join('; '), 'long'),
+    textColumn('assumptions', 'assumptions', (row) => [...row.prediction.extrapolations, ...row.prediction.assumptions].join('; '), 'long'),
   ], rows);
 }
 
