@@ -9,15 +9,19 @@
 #include <deque>
 #include <filesystem>
 #include <iostream>
-#include <system_error>
+#include <utility>
 
 #include "absl/flags/parse.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "absl/types/span.h"
+#include "records/standard_output.h"
+#include "records/text_file.h"
 
 namespace rankwise {
 namespace {
@@ -25,48 +29,92 @@ namespace {
 bool parsing = false;
 bool asked_for_help = false;
 
-// Abseil would read a folder without end.
-void RefuseFolder(const std::string& flagfile) {
-  std::error_code ignored;
-  if (!std::filesystem::is_directory(flagfile, ignored)) return;
-  std::cerr << "ERROR: --flagfile=" << flagfile
-            << ": is a folder, not a file of flags\n";
+[[noreturn]] void RefuseFlagfile(const std::string& path,
+                                 absl::string_view reason) {
+  std::cerr << "ERROR: --flagfile=" << path << ": " << reason << std::endl;
   std::exit(kBadUsage);
 }
 
-// The paths of `--flagfile=a,b` from where the command was typed.
-std::string WithUserPaths(absl::string_view flagfiles) {
-  std::vector<std::string> paths = absl::StrSplit(flagfiles, ',');
-  for (std::string& path : paths) {
-    path = UserPath(path);
-    RefuseFolder(path);
-  }
-  return absl::StrJoin(paths, ",");
-}
-
-// argv with WithUserPaths. What is changed lives as long as the process.
-std::vector<char*> ResolveFlagfiles(int argc, char** argv) {
-  static auto* changed = new std::deque<std::string>;
-  std::vector<char*> arguments(argv, argv + argc);
-  for (int i = 1; i < argc; ++i) {
-    for (const absl::string_view flag : {"--flagfile=", "-flagfile="}) {
-      absl::string_view files = argv[i];
-      if (!absl::ConsumePrefix(&files, flag)) continue;
-      changed->push_back(absl::StrCat(flag, WithUserPaths(files)));
-      arguments[i] = changed->back().data();
+// Arguments in which the flags of flag files take the place of --flagfile:
+// Abseil would take the carriage return of a line for part of a value.
+class Arguments {
+ public:
+  void AddAll(absl::Span<const std::string> words) {
+    for (size_t i = 0; i < words.size(); ++i) {
+      if (words[i] == "--") {
+        words_.insert(words_.end(), words.begin() + i, words.end());
+        return;
+      }
+      absl::string_view files = words[i];
+      if (absl::ConsumePrefix(&files, "--flagfile=") ||
+          absl::ConsumePrefix(&files, "-flagfile=")) {
+        AddFiles(files);
+      } else if ((files == "--flagfile" || files == "-flagfile") &&
+                 i + 1 < words.size()) {
+        AddFiles(words[++i]);
+      } else {
+        words_.push_back(words[i]);
+      }
     }
   }
-  return arguments;
+
+  std::vector<std::string> Take() { return std::move(words_); }
+
+ private:
+  void AddFiles(absl::string_view files) {
+    for (absl::string_view file : absl::StrSplit(files, ',')) {
+      AddFile(UserPath(std::string(file)));
+    }
+  }
+
+  void AddFile(const std::string& path) {
+    constexpr int kDeepest = 16;
+    const absl::StatusOr<std::string> text = ReadTextFile(path);
+    if (!text.ok()) RefuseFlagfile(path, text.status().message());
+    if (++depth_ > kDeepest)
+      RefuseFlagfile(path, "flag files in flag files, more than 16 deep");
+    std::vector<std::string> flags;
+    int number = 0;
+    for (absl::string_view line : absl::StrSplit(*text, '\n')) {
+      ++number;
+      line = absl::StripLeadingAsciiWhitespace(line);
+      if (line.empty() || line[0] == '#') continue;
+      if (line[0] != '-' || line == "--") {
+        RefuseFlagfile(
+            path, absl::StrCat("line ", number, ": expected --flag=value, not ",
+                               Quoted(line)));
+      }
+      flags.emplace_back(line);
+    }
+    AddAll(flags);
+    --depth_;
+  }
+
+  int depth_ = 0;
+  std::vector<std::string> words_;
+};
+
+// The result points to strings that live as long as the process.
+std::vector<char*> WithoutFlagfiles(int argc, char** argv) {
+  static auto* kept = new std::deque<std::string>;
+  Arguments arguments;
+  arguments.AddAll(std::vector<std::string>(argv + 1, argv + argc));
+  std::vector<char*> pointers = {argv[0]};
+  for (std::string& word : arguments.Take()) {
+    kept->push_back(std::move(word));
+    pointers.push_back(kept->back().data());
+  }
+  return pointers;
 }
 
 // Abseil ends the process itself, with a code of its own choice and no hook:
 // what exits by 1 while flags are parsed has printed help or a complaint.
 void CorrectExitCode(int status, void*) {
   if (!parsing || status != 1) return;
-  std::cout.flush();
+  const int code = FinishStandardOutput(asked_for_help ? 0 : kBadUsage);
   std::cerr.flush();
   std::fflush(nullptr);
-  _exit(asked_for_help ? 0 : kBadUsage);
+  _exit(code);
 }
 
 }  // namespace
@@ -101,6 +149,7 @@ void IgnoreSigpipe() { ::signal(SIGPIPE, SIG_IGN); }
 
 std::vector<char*> ParseFlags(int argc, char** argv) {
   IgnoreSigpipe();
+  CheckStandardOutputAtExit();
   static const int registered = on_exit(CorrectExitCode, nullptr);
   static_cast<void>(registered);
   asked_for_help = false;
@@ -108,10 +157,10 @@ std::vector<char*> ParseFlags(int argc, char** argv) {
     asked_for_help |= absl::StartsWith(argv[i], "--help") ||
                       absl::StartsWith(argv[i], "-help");
   }
-  std::vector<char*> arguments = ResolveFlagfiles(argc, argv);
+  std::vector<char*> arguments = WithoutFlagfiles(argc, argv);
   parsing = true;
-  std::vector<char*> positional =
-      absl::ParseCommandLine(argc, arguments.data());
+  std::vector<char*> positional = absl::ParseCommandLine(
+      static_cast<int>(arguments.size()), arguments.data());
   parsing = false;
   return positional;
 }

@@ -25,10 +25,11 @@ int ExitCode(const absl::Status& status);
 // restore SIG_DFL.
 void IgnoreSigpipe();
 
-// IgnoreSigpipe() and absl::ParseCommandLine, but for the exit codes with which
-// it ends the process: kBadUsage where a flag is wrong (Abseil: 1), 0 after
-// --help (1). The paths of --flagfile=FILE are UserPaths; a later flag wins
-// over an earlier one.
+// IgnoreSigpipe(), CheckStandardOutputAtExit() and absl::ParseCommandLine, but
+// for the exit codes with which it ends the process: kBadUsage where a flag is
+// wrong (Abseil: 1), 0 after --help (1). The paths of --flagfile=FILE are
+// UserPaths, and are read by ReadTextFile(); a later flag wins over an earlier
+// one.
 std::vector<char*> ParseFlags(int argc, char** argv);
 
 // Whether `flag` has another value than its default. Checks of flags that would

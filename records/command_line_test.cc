@@ -39,9 +39,32 @@ TEST(ParseFlagsTest, ParsesAndLeavesWhatIsNoFlag) {
   EXPECT_STREQ(rest[1], "file");
 }
 
+TEST(ParseFlagsTest, FlagFilesMayComeFromAnotherSystem) {
+  const std::string file = testing::TempDir() + "/other_system.flags";
+  const std::string within = testing::TempDir() + "/within.flags";
+  std::ofstream(file) << "\xef\xbb\xbf# a study\r\n--size=8\r\n\r\n"
+                      << "  --nofast\r\n--flagfile=" << within << "\r\n";
+  std::ofstream(within) << "--size=9\r\n";
+  for (const std::vector<std::string>& arguments :
+       std::vector<std::vector<std::string>>{
+           {"--size=7", "--fast", "--flagfile=" + file},
+           {"--size=7", "--fast", "--flagfile", file}}) {
+    EXPECT_EQ(Parse(arguments).size(), 1u);
+    EXPECT_EQ(absl::GetFlag(FLAGS_size), 9);
+    EXPECT_FALSE(absl::GetFlag(FLAGS_fast));
+  }
+  Parse({"--flagfile=" + file, "--size=7"});
+  EXPECT_EQ(absl::GetFlag(FLAGS_size), 7);
+  EXPECT_EQ(Parse({"--", "--flagfile=" + file}).size(), 2u);
+}
+
 TEST(ParseFlagsDeathTest, EveryWrongFlagIsExitCode2) {
   const std::string file = testing::TempDir() + "/flags";
   std::ofstream(file) << "--sise=1\n";
+  const std::string words = testing::TempDir() + "/words";
+  std::ofstream(words) << "# flags\nsize 1\n";
+  const std::string itself = testing::TempDir() + "/itself";
+  std::ofstream(itself) << "--flagfile=" << itself << "\n";
   for (const auto& [argument, complaint] :
        std::vector<std::pair<std::string, std::string>>{
            {"--sise=3", "Unknown command line flag 'sise'"},
@@ -49,8 +72,10 @@ TEST(ParseFlagsDeathTest, EveryWrongFlagIsExitCode2) {
            {"--size", "Missing the value for the flag 'size'"},
            {"--fast=maybe", "Illegal value 'maybe'"},
            {"--flagfile=" + file, "Unknown command line flag 'sise'"},
-           {"--flagfile=/none", "Can't open flagfile"},
+           {"--flagfile=/none", "--flagfile=/none: cannot be read: No such"},
            {"--flagfile=/dev", "--flagfile=/dev: is a folder"},
+           {"--flagfile=" + words, "line 2: expected --flag=value, not "},
+           {"--flagfile=" + itself, "more than 16 deep"},
            {"--fromenv=size", "FLAGS_size not found in environment"}}) {
     EXPECT_EXIT(Parse({argument}), testing::ExitedWithCode(kBadUsage),
                 complaint);

@@ -122,6 +122,16 @@ TEST(NetworkJson, WhatIsBrokenIsNamed) {
        "(/name) must not hold control characters"},
       {"\"collective\": \"*\"", "\"collective\": \"*\\n\"",
        "(/collectives/0/collective) must not hold control characters"},
+      {"\"name\"", "\"title\": 1, \"name\"",
+       "has the unknown key \"title\"; known are format, version, name"},
+      {"\"growth\"", "\"grow\": 1, \"growth\"", "the unknown key \"grow\""},
+      {"\"line\"", "\"lines\": 1, \"line\"", "the unknown key \"lines\""},
+      {"\"alpha_seconds\"", "\"alpha\": 1, \"alpha_seconds\"",
+       line + ") has the unknown key \"alpha\""},
+      {"\"points\": []",
+       "\"points\": [{\"bytes\": 8, \"median_seconds\": 1, \"interval\": [1, "
+       "1], \"n\": 3}]",
+       curve + "/points/0) has the unknown key \"n\""},
       {"\"collectives\": [", "\"collectives\": [7, ",
        "(/collectives/0) cannot use at() with number"},
   };

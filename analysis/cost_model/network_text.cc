@@ -16,6 +16,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "analysis/cost_model/network_model.h"
+#include "analysis/text/json_keys.h"
 #include "analysis/text/text_table.h"
 #include "nlohmann/json.hpp"
 #include "records/command_line.h"
@@ -100,6 +101,7 @@ static void from_json(const Json& json, CostPoint& point) {
   Require(point.interval.low <= point.median_seconds &&
               point.median_seconds <= point.interval.high,
           interval, "must hold the median_seconds");
+  RefuseUnknownKeys(json, {"bytes", "median_seconds", "interval"});
 }
 
 static void from_json(const Json& json, CostLine& line) {
@@ -107,6 +109,8 @@ static void from_json(const Json& json, CostLine& line) {
   json.at("alpha_interval").get_to(line.alpha_interval);
   ReadNumber(json.at("beta_seconds_per_byte"), line.beta_seconds_per_byte);
   json.at("beta_interval").get_to(line.beta_interval);
+  RefuseUnknownKeys(json, {"alpha_seconds", "alpha_interval",
+                           "beta_seconds_per_byte", "beta_interval"});
 }
 
 // Curves and points are looked up by their sizes.
@@ -134,6 +138,8 @@ static void from_json(const Json& json, CostCurve& curve) {
   ReadNumber(json.at("median_relative_error"), curve.median_relative_error);
   json.at("line").get_to(curve.line);
   ReadAscending(json.at("points"), &CostPoint::bytes, curve.points);
+  RefuseUnknownKeys(json, {"world_size", "bus_factor", "median_relative_error",
+                           "line", "points"});
 }
 
 static void from_json(const Json& json, CollectiveCosts& costs) {
@@ -148,6 +154,8 @@ static void from_json(const Json& json, CollectiveCosts& costs) {
   const Json& curves = json.at("curves");
   ReadAscending(curves, &CostCurve::world_size, costs.curves);
   Require(!costs.curves.empty(), curves, "must not be empty");
+  RefuseUnknownKeys(json,
+                    {"collective", "growth", "growth_is_assumed", "curves"});
 }
 
 static void ReadCollectives(const Json& json,
@@ -167,6 +175,8 @@ static void from_json(const Json& json, NetworkModel& network) {
   ReadCollectives(json.at("collectives"), network.collectives);
   const auto across = json.find("across_hosts");
   if (across != json.end()) ReadCollectives(*across, network.across_hosts);
+  RefuseUnknownKeys(json, {"format", "version", "name", "backend",
+                           "collectives", "across_hosts"});
 }
 
 namespace {

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "analysis/plan/cluster.h"
+#include "analysis/text/json_keys.h"
 #include "nlohmann/json.hpp"
 
 namespace rankwise::plan {
@@ -54,6 +55,8 @@ Device DeviceOf(const Json& json) {
   if (json.contains("memory_gb_per_second"))
     device.memory_bytes_per_second =
         1e9 * Positive(json, "memory_gb_per_second");
+  RefuseUnknownKeys(
+      json, {"peak_tflops", "memory_gb", "memory_gb_per_second", "efficiency"});
   if (!json.contains("efficiency")) return device;
   const Json& efficiency = json.at("efficiency");
   device.efficiency.most = Positive(efficiency, "most");
@@ -61,15 +64,19 @@ Device DeviceOf(const Json& json) {
           "must be at most 1");
   if (efficiency.contains("scale_gflop"))
     device.efficiency.scale = 1e9 * Positive(efficiency, "scale_gflop");
+  RefuseUnknownKeys(efficiency, {"most", "scale_gflop"});
   return device;
 }
 
 StatedLinks LinksOf(const Json& json) {
   const Json &intra = json.at("intra_node"), &inter = json.at("inter_node");
-  return {1e-6 * Positive(intra, "latency_us"),
-          1e9 * Positive(intra, "gb_per_second"),
-          1e-6 * Positive(inter, "latency_us"),
-          1e9 * Positive(inter, "gb_per_second_of_node")};
+  const StatedLinks links = {1e-6 * Positive(intra, "latency_us"),
+                             1e9 * Positive(intra, "gb_per_second"),
+                             1e-6 * Positive(inter, "latency_us"),
+                             1e9 * Positive(inter, "gb_per_second_of_node")};
+  RefuseUnknownKeys(intra, {"latency_us", "gb_per_second"});
+  RefuseUnknownKeys(inter, {"latency_us", "gb_per_second_of_node"});
+  return links;
 }
 
 Cluster ClusterOf(const Json& json) {
@@ -83,6 +90,9 @@ Cluster ClusterOf(const Json& json) {
   if (json.contains("relative_error"))
     cluster.deviation = Positive(json, "relative_error");
   cluster.network = StatedNetwork(LinksOf(json));
+  RefuseUnknownKeys(json,
+                    {"format", "version", "name", "devices_per_node", "device",
+                     "intra_node", "inter_node", "relative_error"});
   return cluster;
 }
 

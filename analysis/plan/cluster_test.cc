@@ -95,6 +95,24 @@ TEST(ClusterFromJsonTest, RefusesNumbersThatNoClusterHas) {
   }
 }
 
+TEST(ClusterFromJsonTest, NamesKeysThatItDoesNotKnow) {
+  for (const char* key : {"format", "peak_tflops", "most", "gb_per_second",
+                          "latency_us", "gb_per_second_of_node"}) {
+    const std::string text = absl::StrReplaceAll(
+        kFile, {{absl::StrCat("\"", key, "\": "),
+                 absl::StrCat("\"eficiency\": 1, \"", key, "\": ")}});
+    ASSERT_NE(text, kFile);
+    EXPECT_THAT(std::string(ClusterFromJson(text).status().message()),
+                HasSubstr("has the unknown key \"eficiency\"; known are "));
+  }
+}
+
+TEST(ClusterFromJsonTest, TheFileMayComeFromAnotherSystem) {
+  const std::string text = absl::StrCat(
+      "\xef\xbb\xbf", absl::StrReplaceAll(kFile, {{"\n", "\r\n"}}));
+  EXPECT_TRUE(ClusterFromJson(text).ok());
+}
+
 TEST(ClusterFromJsonTest, TheNameIsPrintable) {
   const std::string escape =
       absl::StrReplaceAll(kFile, {{"\"four\"", "\"four\\u001b[2J\""}});

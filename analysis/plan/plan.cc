@@ -25,6 +25,7 @@
 #include "parallel/pipeline/schedule/schedule.h"
 #include "records/command_line.h"
 #include "records/replace_file.h"
+#include "records/text_file.h"
 #include "third_party/absl/status_macros.h"
 
 ABSL_FLAG(std::string, model, "",
@@ -138,7 +139,7 @@ absl::StatusOr<std::vector<RunTrace>> LoadRecorded(const std::string& path) {
 absl::StatusOr<Cluster> ClusterFromFile(const std::string& name) {
   absl::StatusOr<Cluster> known = NamedCluster(name);
   if (known.ok()) return known;
-  const absl::StatusOr<std::string> text = ReadFileOfFlag(UserPath(name));
+  const absl::StatusOr<std::string> text = ReadTextFile(UserPath(name));
   if (absl::IsNotFound(text.status()))
     return absl::InvalidArgumentError(known.status().message());
   absl::StatusOr<Cluster> cluster =

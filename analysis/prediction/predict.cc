@@ -23,6 +23,7 @@
 #include "analysis/text/program.h"
 #include "records/command_line.h"
 #include "records/text.h"
+#include "records/text_file.h"
 #include "third_party/absl/status_macros.h"
 
 ABSL_FLAG(
@@ -157,7 +158,7 @@ absl::StatusOr<NetworkModel> NetworkOf(const std::string& link) {
       return FlatNetwork(stated->alpha_us * 1e-6, stated->beta_ns * 1e-9);
     return Bad("link", link, "times of 0 or more");
   }
-  const absl::StatusOr<std::string> text = ReadFileOfFlag(UserPath(link));
+  const absl::StatusOr<std::string> text = ReadTextFile(UserPath(link));
   if (absl::IsNotFound(text.status())) {
     return Bad("link", link,
                "ALPHA_US:BETA_NS_PER_BYTE, as in 5:0.1, or a network's file");
@@ -295,6 +296,9 @@ absl::StatusOr<std::string> Predict() {
                                     absl::GetFlag(FLAGS_warmup_steps)};
   std::vector<std::string> left_out;
   const std::vector<Cell> cells = GroupIntoCells(runs, config, &left_out);
+  for (const std::string& reason : left_out) {
+    std::cerr << "Left out: " << reason << ".\n";
+  }
   if (fit_up_to > 0) {
     ASSIGN_OR_RETURN(const auto score,
                      ScorePredictions(runs, cells, fit_up_to, network, config));

@@ -22,6 +22,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "records/command_line.h"
+#include "records/text_file.h"
 
 namespace rankwise {
 namespace {
@@ -107,13 +108,15 @@ absl::StatusOr<std::string> FlagfileText(const StudyDescription& description) {
 }
 
 absl::StatusOr<StudyDescription> ReadFlagfile(const std::string& path) {
-  std::ifstream file(path);
-  if (!file || std::filesystem::is_directory(path)) {
-    return absl::NotFoundError(absl::StrCat(path, ": cannot be read"));
+  const absl::StatusOr<std::string> text = ReadTextFile(path);
+  if (!text.ok()) {
+    return absl::NotFoundError(
+        absl::StrCat(path, ": ", text.status().message()));
   }
   StudyDescription description;
-  std::string line;
-  for (int64_t number = 1; std::getline(file, line); ++number) {
+  int64_t number = 0;
+  for (absl::string_view line : absl::StrSplit(*text, '\n')) {
+    ++number;
     if (HasControlCharacter(line)) {
       return absl::InvalidArgumentError(absl::StrCat(
           path, ":", number, ": holds a control character: ", Quoted(line)));

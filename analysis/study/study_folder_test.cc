@@ -178,9 +178,9 @@ TEST(FlagfileText, NamesTheFlagThatALineCannotHold) {
 
 TEST(ReadFlagfile, SaysWhatIsWrong) {
   EXPECT_EQ(ReadFlagfile("/none.flags").status().message(),
-            "/none.flags: cannot be read");
+            "/none.flags: cannot be read: No such file or directory");
   EXPECT_EQ(ReadFlagfile(testing::TempDir()).status().message(),
-            testing::TempDir() + ": cannot be read");
+            testing::TempDir() + ": is a folder, not a file");
   const std::string path = WriteExample("# Two sizes.\n\n--seed=1\nseed 2\n");
   EXPECT_EQ(ReadFlagfile(path).status().message(),
             path + ":4: expected --flag=value");

@@ -232,7 +232,7 @@ TEST_F(StudyTest, BadCommandLinesSayWhatIsWrong) {
       {"--memory_limit=1GB", "--memory_limit: nothing depends on it"},
       {"--scaling=fixed_memory --memory_limit=much",
        "--memory_limit=much: expected an amount of memory such as 512MB"},
-      {"--flagfile=nowhere.flags", "Can't open flagfile"},
+      {"--flagfile=nowhere.flags", "nowhere.flags: cannot be read"},
       {"--resume --output_dir=", "--resume: pass --output_dir too"},
       {"--resume --from=trainers", "pass one of the two"},
       {"--resume --output_dir=trainers", "trainers holds no study.flags"},

@@ -1,10 +1,6 @@
 #include "analysis/text/program.h"
 
-#include <cerrno>
-#include <filesystem>
-#include <fstream>
 #include <iostream>
-#include <system_error>
 #include <utility>
 
 #include "absl/flags/usage.h"
@@ -67,23 +63,6 @@ absl::StatusOr<int64_t> ParseMemory(absl::string_view flag,
       absl::StrCat("--", flag, "=", absl::CHexEscape(text),
                    ": expected an amount of memory such as 512MB, 1.5GiB or "
                    "4GB"));
-}
-
-absl::StatusOr<std::string> ReadFileOfFlag(const std::string& path) {
-  std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored))
-    return absl::InvalidArgumentError("is a folder, not a file");
-  errno = 0;
-  std::ifstream file(path);
-  std::string text;
-  // operator<< of the buffer would set failbit for a failing read and for an
-  // empty file alike.
-  for (char part[4096]; file.good();) {
-    file.read(part, sizeof(part));
-    text.append(part, static_cast<size_t>(file.gcount()));
-  }
-  if (file.eof()) return text;
-  return absl::ErrnoToStatus(errno == 0 ? EIO : errno, "cannot be read");
 }
 
 int Complain(absl::string_view program, const absl::Status& status,

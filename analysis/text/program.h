@@ -30,11 +30,6 @@ absl::Status RefuseArguments(absl::Span<char* const> positional,
 absl::StatusOr<int64_t> ParseMemory(absl::string_view flag,
                                     absl::string_view text);
 
-// The content of the file that a flag names. NotFound if it does not exist.
-// Messages say why it cannot be read, such as that it is a folder, and leave
-// its name to the caller, who knows the flag.
-absl::StatusOr<std::string> ReadFileOfFlag(const std::string& path);
-
 // Writes "PROGRAM: MESSAGE" to the standard error; gives `exit_code` back,
 // where there is none the status's ExitCode.
 int Complain(absl::string_view program, const absl::Status& status,

@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <fstream>
 #include <string>
 #include <vector>
 
@@ -38,24 +37,6 @@ TEST(ParseMemory, KnowsBothKindsOfUnits) {
   }
   EXPECT_THAT(std::string(ParseMemory("f", "4GB\t").status().message()),
               testing::HasSubstr("--f=4GB\\t: expected an amount"));
-}
-
-TEST(ReadFileOfFlag, GivesTheContentOrSaysWhyNot) {
-  const std::string path = testing::TempDir() + "/file_of_flag";
-  std::ofstream(path) << "two\nlines\n";
-  EXPECT_EQ(*ReadFileOfFlag(path), "two\nlines\n");
-  std::ofstream(path).flush();
-  EXPECT_EQ(*ReadFileOfFlag(path), "");
-  std::string large(100'000, '\0');
-  large.back() = 'x';
-  std::ofstream(path) << large;
-  EXPECT_EQ(*ReadFileOfFlag(path), large);
-  EXPECT_TRUE(absl::IsNotFound(ReadFileOfFlag(path + ".none").status()));
-  EXPECT_EQ(ReadFileOfFlag("/dev").status().message(),
-            "is a folder, not a file");
-  // It opens, but its first page cannot be read.
-  EXPECT_THAT(std::string(ReadFileOfFlag("/proc/self/mem").status().message()),
-              testing::HasSubstr("cannot be read"));
 }
 
 TEST(Complain, BadUsageIsNotAFailure) {

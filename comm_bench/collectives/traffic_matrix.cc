@@ -1,13 +1,8 @@
 #include "comm_bench/collectives/traffic_matrix.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <numeric>
-#include <system_error>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -15,8 +10,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "records/command_line.h"
 #include "records/text.h"
+#include "records/text_file.h"
 #include "third_party/absl/status_macros.h"
 
 namespace rankwise::comm_bench {
@@ -42,7 +39,7 @@ struct Line {
 absl::StatusOr<Row> ParseRow(const Line& line, absl::string_view text) {
   Row row;
   for (absl::string_view field :
-       absl::StrSplit(text, absl::ByAnyChar(", \t\r"), absl::SkipEmpty())) {
+       absl::StrSplit(text, absl::ByAnyChar(", \t"), absl::SkipEmpty())) {
     double weight = 0;
     if (!absl::SimpleAtod(field, &weight) || !std::isfinite(weight)) {
       return line.Error(absl::StrCat(Quoted(field), " is not a number"));
@@ -108,22 +105,19 @@ std::vector<int64_t> LargestRemainder(const Row& weights, int64_t count) {
 
 absl::StatusOr<TrafficMatrix> TrafficMatrix::Read(const std::string& path,
                                                   int world_size) {
-  std::ifstream file(path);
-  if (!file) {
+  const absl::StatusOr<std::string> text = ReadTextFile(path);
+  if (!text.ok()) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "cannot read the traffic matrix ", path, ": ", std::strerror(errno)));
-  }
-  std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "cannot read the traffic matrix ", path, ": is a folder, not a file"));
+        "cannot read the traffic matrix ", path, ": ",
+        absl::StripPrefix(text.status().message(), "cannot be read: ")));
   }
   TrafficMatrix matrix;
   Line line{path, 0};
-  for (std::string text; std::getline(file, text);) {
+  for (absl::string_view numbers :
+       absl::StrSplit(absl::StripSuffix(*text, "\n"), '\n')) {
     ++line.number;
-    ASSIGN_OR_RETURN(Row row, ParseRow(line, absl::string_view(text).substr(
-                                                 0, text.find('#'))));
+    ASSIGN_OR_RETURN(Row row,
+                     ParseRow(line, numbers.substr(0, numbers.find('#'))));
     if (row.empty()) continue;
     if (matrix.world_size() == world_size) {
       return line.Error(absl::StrCat("a row too many for ",

@@ -91,6 +91,12 @@ TEST(TrafficMatrixTest, RefusesRowsThatDoNotBalance) {
               HasSubstr(":1: the row's sum is inf"));
 }
 
+TEST(TrafficMatrixTest, MayComeFromAnotherSystem) {
+  EXPECT_THAT(
+      Matrix("\xef\xbb\xbf# from, to\r\n1,3\r\n3,1\r\n", 2).SendCounts(0, 4),
+      ElementsAre(1, 3));
+}
+
 TEST(TrafficMatrixTest, AFileThatIsNotThereIsNamed) {
   const auto matrix = TrafficMatrix::Read("/nonexistent/matrix", 2);
   EXPECT_TRUE(absl::IsInvalidArgument(matrix.status()));

@@ -1,6 +1,4 @@
 #include <algorithm>
-#include <cerrno>
-#include <fstream>
 #include <ostream>
 #include <string>
 #include <vector>
@@ -15,6 +13,7 @@
 #include "parallel/pipeline/schedule/schedule.h"
 #include "records/command_line.h"
 #include "records/replace_file.h"
+#include "records/text_file.h"
 #include "third_party/absl/status_macros.h"
 
 namespace rankwise {
@@ -141,18 +140,11 @@ absl::StatusOr<Schedule> ParseScheduleCsv(const std::string& path,
 }
 
 absl::StatusOr<Schedule> ReadScheduleCsv(const std::string& path) {
-  errno = 0;
-  std::ifstream file(path);
-  std::string text;
-  for (std::string line; std::getline(file, line);)
-    absl::StrAppend(&text, line, "\n");
-  if (!file.is_open() || file.bad()) {
-    const int error = errno;
-    return absl::ErrnoToStatus(
-        error == 0 ? EIO : error,
-        absl::StrCat("reading the schedule file ", path));
-  }
-  return ParseScheduleCsv(path, text);
+  const absl::StatusOr<std::string> text = ReadTextFile(path);
+  if (text.ok()) return ParseScheduleCsv(path, *text);
+  return absl::Status(text.status().code(),
+                      absl::StrCat("reading the schedule file ", path, ": ",
+                                   text.status().message()));
 }
 
 std::string ToCsv(const Schedule& schedule) {

@@ -1,4 +1,5 @@
 
+#include <fstream>
 #include <string>
 
 #include "absl/status/status.h"
@@ -106,13 +107,22 @@ TEST(ScheduleCsvTest, AStageIsOnOneRank) {
               HasSubstr("my.csv: no rank has stage 1, although stage 2"));
 }
 
+TEST(ScheduleCsvTest, TheFileMayComeFromAnotherSystem) {
+  const std::string path = testing::TempDir() + "/other_system.csv";
+  std::ofstream(path) << "\xef\xbb\xbf"
+                      << "0F0,0B0\r\n1F0,1B0\r\n";
+  const absl::StatusOr<Schedule> schedule = ReadScheduleCsv(path);
+  ASSERT_TRUE(schedule.ok()) << schedule.status();
+  EXPECT_EQ(schedule->num_ranks(), 2);
+}
+
 TEST(ScheduleCsvTest, FilesThatCannotBeUsed) {
   EXPECT_EQ(ErrorOf("\n \n"), "my.csv: the file is empty");
   const absl::Status missing = ReadScheduleCsv("/nowhere/my.csv").status();
   EXPECT_TRUE(absl::IsNotFound(missing));
   EXPECT_THAT(missing.message(), HasSubstr("/nowhere/my.csv"));
   const absl::Status folder = ReadScheduleCsv(testing::TempDir()).status();
-  EXPECT_THAT(folder.message(), HasSubstr("Is a directory"));
+  EXPECT_THAT(folder.message(), HasSubstr("is a folder, not a file"));
   const absl::Status unwritable =
       WriteScheduleCsv(*MakeSchedule("naive", {1, 1}), "/nowhere/my.csv");
   EXPECT_THAT(unwritable.message(), AllOf(HasSubstr("writing /nowhere/my.csv"),
