@@ -5,6 +5,7 @@
 #include "ATen/core/ivalue.h"
 #include "ATen/ops/empty.h"
 #include "c10/util/accumulate.h"
+#include "parallel/autograd/once_differentiable.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 
 namespace rankwise {
@@ -39,8 +40,10 @@ torch::Tensor Exchanged(const torch::Tensor& x, std::vector<int64_t> sends,
   return output;
 }
 
-class AllToAllFunction : public torch::autograd::Function<AllToAllFunction> {
+class AllToAllFunction : public OnceDifferentiable<AllToAllFunction> {
  public:
+  static constexpr char kName[] = "AllToAll";
+
   static torch::Tensor forward(AutogradContext* ctx, const torch::Tensor& x,
                                const std::vector<int64_t>& sends,
                                const std::vector<int64_t>& receives,
@@ -51,8 +54,8 @@ class AllToAllFunction : public torch::autograd::Function<AllToAllFunction> {
     return Exchanged(x, sends, receives, cp);
   }
 
-  static variable_list backward(AutogradContext* ctx,
-                                const variable_list& gradients) {
+  static variable_list Gradients(AutogradContext* ctx,
+                                 const variable_list& gradients) {
     return {
         Exchanged(gradients[0], ctx->saved_data["receives"].toIntVector(),
                   ctx->saved_data["sends"].toIntVector(), SavedContext(*ctx)),
@@ -68,16 +71,18 @@ torch::Tensor Summed(const torch::Tensor& x, const ContextParallel& cp) {
   return sum[0];
 }
 
-class SumFunction : public torch::autograd::Function<SumFunction> {
+class SumFunction : public OnceDifferentiable<SumFunction> {
  public:
+  static constexpr char kName[] = "SumOverContext";
+
   static torch::Tensor forward(AutogradContext* ctx, const torch::Tensor& x,
                                const ContextParallel& cp) {
     SaveContext(*ctx, cp);
     return Summed(x, cp);
   }
 
-  static variable_list backward(AutogradContext* ctx,
-                                const variable_list& gradients) {
+  static variable_list Gradients(AutogradContext* ctx,
+                                 const variable_list& gradients) {
     return {Summed(gradients[0], SavedContext(*ctx)), {}};
   }
 };

@@ -4,14 +4,13 @@
 #include <utility>
 #include <vector>
 
-#include "ATen/core/grad_mode.h"
 #include "ATen/ops/empty.h"
 #include "ATen/ops/stack.h"
 #include "ATen/ops/zeros.h"
 #include "ATen/ops/zeros_like.h"
 #include "c10/core/DispatchKeySet.h"
 #include "c10/core/impl/LocalDispatchKeySet.h"
-#include "c10/util/Exception.h"
+#include "parallel/autograd/once_differentiable.h"
 #include "parallel/context/block_attention.h"
 #include "parallel/context/exchange.h"
 #include "parallel/context/order/ring_order.h"
@@ -185,8 +184,10 @@ class BackwardRank final : public RingBackwardRank {
   BlockGradients block_;
 };
 
-class RingFunction : public torch::autograd::Function<RingFunction> {
+class RingFunction : public OnceDifferentiable<RingFunction> {
  public:
+  static constexpr char kName[] = "RingAttention";
+
   static torch::Tensor forward(AutogradContext* ctx, const torch::Tensor& q,
                                const torch::Tensor& k, const torch::Tensor& v,
                                const SequenceShape& shape,
@@ -204,11 +205,8 @@ class RingFunction : public torch::autograd::Function<RingFunction> {
     return whole.out;
   }
 
-  static variable_list backward(AutogradContext* ctx,
-                                const variable_list& gradients) {
-    TORCH_CHECK(!at::GradMode::is_enabled(),
-                "ring attention has no second derivative; call backward "
-                "without create_graph");
+  static variable_list Gradients(AutogradContext* ctx,
+                                 const variable_list& gradients) {
     const c10::impl::ExcludeDispatchKeyGuard no_autocast(
         c10::autocast_dispatch_keyset);
     const variable_list saved = ctx->get_saved_variables();

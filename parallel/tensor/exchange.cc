@@ -2,11 +2,9 @@
 
 #include <utility>
 
-#include "ATen/core/grad_mode.h"
 #include "ATen/ops/cat.h"
 #include "ATen/ops/constant_pad_nd.h"
 #include "ATen/ops/empty.h"
-#include "c10/util/Exception.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 
 namespace rankwise::tensor {
@@ -94,9 +92,6 @@ void Keep(torch::autograd::AutogradContext& ctx, const TensorParallel& tp) {
 }
 
 TensorParallel Kept(const torch::autograd::AutogradContext& ctx) {
-  TORCH_CHECK(!at::GradMode::is_enabled(),
-              "tensor-parallel layers have no second derivative; call backward "
-              "without create_graph");
   return c10::static_intrusive_pointer_cast<KeptTensorParallel>(
              ctx.saved_data.at("tp").toCapsule())
       ->tp;

@@ -64,7 +64,6 @@ torch::Tensor Join(std::vector<torch::Tensor> pieces, int64_t dim);
 
 // What forward leaves for backward.
 void Keep(torch::autograd::AutogradContext& ctx, const TensorParallel& tp);
-// Throws where backward would itself have to be differentiated.
 TensorParallel Kept(const torch::autograd::AutogradContext& ctx);
 
 }  // namespace rankwise::tensor

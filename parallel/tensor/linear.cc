@@ -9,6 +9,7 @@
 #include "ATen/ops/linear.h"
 #include "ATen/ops/mm.h"
 #include "c10/util/Exception.h"
+#include "parallel/autograd/once_differentiable.h"
 #include "parallel/tensor/exchange.h"
 #include "torch/csrc/autograd/custom_function.h"
 
@@ -70,8 +71,10 @@ struct Needs {
   const bool x, weight, bias;
 };
 
-class ColumnFunction : public torch::autograd::Function<ColumnFunction> {
+class ColumnFunction : public OnceDifferentiable<ColumnFunction> {
  public:
+  static constexpr char kName[] = "ColumnParallelLinear";
+
   static torch::Tensor forward(AutogradContext* ctx, const torch::Tensor& x,
                                const torch::Tensor& weight,
                                const std::optional<torch::Tensor>& bias,
@@ -87,8 +90,8 @@ class ColumnFunction : public torch::autograd::Function<ColumnFunction> {
 
   // Under sequence parallelism all tokens are in the order of stacked parts:
   // what pads them has a gradient of zero, and adds nothing to the weight's.
-  static variable_list backward(AutogradContext* ctx,
-                                const variable_list& gradients) {
+  static variable_list Gradients(AutogradContext* ctx,
+                                 const variable_list& gradients) {
     const TensorParallel tp = tensor::Kept(*ctx);
     const variable_list saved = ctx->get_saved_variables();
     const torch::Tensor &x = saved[0], &weight = saved[1];
@@ -113,8 +116,10 @@ class ColumnFunction : public torch::autograd::Function<ColumnFunction> {
   }
 };
 
-class RowFunction : public torch::autograd::Function<RowFunction> {
+class RowFunction : public OnceDifferentiable<RowFunction> {
  public:
+  static constexpr char kName[] = "RowParallelLinear";
+
   static torch::Tensor forward(AutogradContext* ctx, const torch::Tensor& x,
                                const torch::Tensor& weight,
                                const std::optional<torch::Tensor>& bias,
@@ -127,8 +132,8 @@ class RowFunction : public torch::autograd::Function<RowFunction> {
     return y;
   }
 
-  static variable_list backward(AutogradContext* ctx,
-                                const variable_list& gradients) {
+  static variable_list Gradients(AutogradContext* ctx,
+                                 const variable_list& gradients) {
     const TensorParallel tp = tensor::Kept(*ctx);
     const variable_list saved = ctx->get_saved_variables();
     const torch::Tensor &x = saved[0], &weight = saved[1], &dy = gradients[0];

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "c10/core/WrapDimMinimal.h"
 #include "c10/util/intrusive_ptr.h"
+#include "parallel/autograd/once_differentiable.h"
 #include "parallel/tensor/exchange.h"
 #include "records/text.h"
 #include "torch/csrc/autograd/custom_function.h"
@@ -70,8 +71,10 @@ struct Region : torch::CustomClassHolder {
   Division division;
 };
 
-class RegionFunction : public torch::autograd::Function<RegionFunction> {
+class RegionFunction : public OnceDifferentiable<RegionFunction> {
  public:
+  static constexpr char kName[] = "a region of tensor parallelism";
+
   static torch::Tensor forward(AutogradContext* ctx, const torch::Tensor& x,
                                const c10::intrusive_ptr<Region>& region,
                                const TensorParallel& tp) {
@@ -80,8 +83,8 @@ class RegionFunction : public torch::autograd::Function<RegionFunction> {
     return region->forward(x, region->division, tp);
   }
 
-  static variable_list backward(AutogradContext* ctx,
-                                const variable_list& gradients) {
+  static variable_list Gradients(AutogradContext* ctx,
+                                 const variable_list& gradients) {
     const TensorParallel tp = tensor::Kept(*ctx);
     const auto region = c10::static_intrusive_pointer_cast<Region>(
         ctx->saved_data["region"].toCapsule());

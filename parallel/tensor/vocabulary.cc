@@ -7,6 +7,7 @@
 #include "ATen/ops/cross_entropy_loss.h"
 #include "ATen/ops/embedding.h"
 #include "ATen/ops/stack.h"
+#include "parallel/autograd/once_differentiable.h"
 #include "parallel/tensor/exchange.h"
 #include "torch/csrc/autograd/custom_function.h"
 
@@ -31,9 +32,10 @@ at::ScalarType LossType(const torch::Tensor& logits) {
   return logits.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
 }
 
-class CrossEntropyFunction
-    : public torch::autograd::Function<CrossEntropyFunction> {
+class CrossEntropyFunction : public OnceDifferentiable<CrossEntropyFunction> {
  public:
+  static constexpr char kName[] = "VocabularyParallelCrossEntropy";
+
   static torch::Tensor forward(AutogradContext* ctx,
                                const torch::Tensor& logits,
                                const torch::Tensor& target, int64_t vocabulary,
@@ -62,14 +64,12 @@ class CrossEntropyFunction
     ctx->save_for_backward({x, own.index, own.elsewhere});
     ctx->saved_data["shape"] = logits.sizes();
     ctx->saved_data["type"] = logits.scalar_type();
-    tensor::Keep(*ctx, tp);
     return (sums[0].log() - sums[1]).mean();
   }
 
   // (softmax - one-hot target) / targets.
-  static variable_list backward(AutogradContext* ctx,
-                                const variable_list& gradients) {
-    tensor::Kept(*ctx);
+  static variable_list Gradients(AutogradContext* ctx,
+                                 const variable_list& gradients) {
     const variable_list saved = ctx->get_saved_variables();
     const torch::Tensor &softmax = saved[0], &index = saved[1],
                         &elsewhere = saved[2];

@@ -13,6 +13,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "parallel/autograd/once_differentiable.h"
 #include "trainers/layers/values.h"
 #include "trainers/layers/vector_loops.h"
 
@@ -389,8 +390,10 @@ void Backward(const torch::Tensor& qkv, const Shape& shape,
   });
 }
 
-class AttentionFunction : public torch::autograd::Function<AttentionFunction> {
+class AttentionFunction : public OnceDifferentiable<AttentionFunction> {
  public:
+  static constexpr char kName[] = "SelfAttention";
+
   static torch::Tensor forward(AutogradContext* ctx, const torch::Tensor& qkv,
                                int64_t heads, bool causal) {
     const Shape shape(qkv, heads, causal);
@@ -409,8 +412,8 @@ class AttentionFunction : public torch::autograd::Function<AttentionFunction> {
     return out;
   }
 
-  static variable_list backward(AutogradContext* ctx,
-                                const variable_list& gradients) {
+  static variable_list Gradients(AutogradContext* ctx,
+                                 const variable_list& gradients) {
     const variable_list saved = ctx->get_saved_variables();
     const torch::Tensor &qkv = saved[0], &out = saved[1], &sums = saved[2];
     const Shape shape(qkv, ctx->saved_data["heads"].toInt(),

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "parallel/autograd/once_differentiable.h"
 #include "trainers/layers/conv_pairs.h"
 #include "trainers/layers/conv_rows.h"
 #include "trainers/layers/instruction_set.h"
@@ -97,8 +98,10 @@ c10::ScalarType ComputeType(const torch::Tensor& x) {
 }
 
 class ConvReluMaxPoolFunction
-    : public torch::autograd::Function<ConvReluMaxPoolFunction> {
+    : public OnceDifferentiable<ConvReluMaxPoolFunction> {
  public:
+  static constexpr char kName[] = "ConvReluMaxPool";
+
   static torch::Tensor forward(AutogradContext* ctx, const torch::Tensor& x,
                                const torch::Tensor& weight,
                                const torch::Tensor& bias, bool bf16_pairs) {
@@ -130,8 +133,8 @@ class ConvReluMaxPoolFunction
     return y;
   }
 
-  static variable_list backward(AutogradContext* ctx,
-                                const variable_list& gradients) {
+  static variable_list Gradients(AutogradContext* ctx,
+                                 const variable_list& gradients) {
     const variable_list saved = ctx->get_saved_variables();
     const torch::Tensor &x = saved[0], &choices = saved[1];
     const ConvShape shape = ShapeOf(x);

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "parallel/autograd/once_differentiable.h"
 #include "trainers/layers/values.h"
 #include "trainers/layers/vector_loops.h"
 
@@ -41,16 +42,18 @@ torch::Tensor Backward(const torch::Tensor& dy, const torch::Tensor& x) {
   return dx;
 }
 
-class GeluFunction : public torch::autograd::Function<GeluFunction> {
+class GeluFunction : public OnceDifferentiable<GeluFunction> {
  public:
+  static constexpr char kName[] = "TanhGelu";
+
   static torch::Tensor forward(AutogradContext* ctx, const torch::Tensor& x) {
     ctx->save_for_backward({x});
     return x.scalar_type() == at::kFloat ? Forward<float>(x)
                                          : Forward<Bf16Bits>(x);
   }
 
-  static variable_list backward(AutogradContext* ctx,
-                                const variable_list& gradients) {
+  static variable_list Gradients(AutogradContext* ctx,
+                                 const variable_list& gradients) {
     const torch::Tensor x = ctx->get_saved_variables()[0];
     const torch::Tensor dy = gradients[0].to(x.scalar_type()).contiguous();
     return {x.scalar_type() == at::kFloat ? Backward<float>(dy, x)

@@ -10,6 +10,7 @@
 #include <optional>
 #include <string_view>
 
+#include "parallel/autograd/once_differentiable.h"
 #include "trainers/layers/linear_bf16.h"
 
 namespace rankwise {
@@ -34,8 +35,10 @@ torch::Tensor Product(const torch::Tensor& x, const torch::Tensor& weight,
 }
 
 // In fp32, or of x in bf16 and weights in fp32.
-class LinearFunction : public torch::autograd::Function<LinearFunction> {
+class LinearFunction : public OnceDifferentiable<LinearFunction> {
  public:
+  static constexpr char kName[] = "Linear";
+
   static torch::Tensor forward(AutogradContext* ctx, const torch::Tensor& x,
                                const torch::Tensor& weight,
                                const torch::Tensor& bias) {
@@ -43,8 +46,8 @@ class LinearFunction : public torch::autograd::Function<LinearFunction> {
     return IsBf16(x) ? Bf16Linear(x, weight, bias) : Product(x, weight, bias);
   }
 
-  static variable_list backward(AutogradContext* ctx,
-                                const variable_list& gradients) {
+  static variable_list Gradients(AutogradContext* ctx,
+                                 const variable_list& gradients) {
     const variable_list saved = ctx->get_saved_variables();
     const torch::Tensor &x = saved[0], &weight = saved[1];
     const bool bf16 = IsBf16(x);

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "parallel/autograd/once_differentiable.h"
 #include "trainers/layers/instruction_set.h"
 #include "trainers/layers/pool_rows.h"
 
@@ -91,9 +92,10 @@ torch::Tensor Empty(std::vector<int64_t> sizes, at::TensorOptions options) {
                    options.memory_format(at::MemoryFormat::ChannelsLast));
 }
 
-class ReluMaxPoolFunction
-    : public torch::autograd::Function<ReluMaxPoolFunction> {
+class ReluMaxPoolFunction : public OnceDifferentiable<ReluMaxPoolFunction> {
  public:
+  static constexpr char kName[] = "ReluMaxPool";
+
   static torch::Tensor forward(AutogradContext* ctx, const torch::Tensor& x) {
     const torch::Tensor in = x.contiguous(at::MemoryFormat::ChannelsLast);
     const Shape shape = ShapeOf(x);
@@ -106,8 +108,8 @@ class ReluMaxPoolFunction
     return y;
   }
 
-  static variable_list backward(AutogradContext* ctx,
-                                const variable_list& gradients) {
+  static variable_list Gradients(AutogradContext* ctx,
+                                 const variable_list& gradients) {
     const torch::Tensor choices = ctx->get_saved_variables()[0];
     const torch::Tensor gradient =
         gradients[0].contiguous(at::MemoryFormat::ChannelsLast);
