@@ -39,10 +39,17 @@ ZeroConfig FsdpConfigFromFlags() {
 }
 
 absl::Status CheckFsdpFlags() {
-  RETURN_IF_ERROR(CheckZeroFlags());
   FlagChecks checks;
   const int stage = FlagInRange(checks, FLAGS_zero, 1, 3);
-  FlagInRange(checks, FLAGS_shard_ranks, 0, kMostRanks);
+  RETURN_IF_ERROR(checks.status());
+  RETURN_IF_ERROR(CheckZeroFlags());
+  const int shard_ranks = FlagInRange(checks, FLAGS_shard_ranks, 0, kMostRanks);
+  ASSIGN_OR_RETURN(const int ranks, WorldSizeFromFlags());
+  if (shard_ranks > 0 && ranks % shard_ranks != 0) {
+    checks.Complain(
+        absl::StrCat("--shard_ranks=", shard_ranks, ": does not divide the ",
+                     Counted(ranks, "rank"), "; give ", DivisorsOf(ranks)));
+  }
   if (absl::GetFlag(FLAGS_reduce_every_microbatch) &&
       (stage == 1 || absl::GetFlag(FLAGS_accumulate) == 1)) {
     checks.Complain(

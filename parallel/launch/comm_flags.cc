@@ -93,8 +93,11 @@ bool IsOurs(absl::string_view file, const std::string& folder) {
 void FlagChecks::OneOf(const char* name, const std::string& value,
                        const std::vector<std::string>& allowed) {
   if (absl::c_linear_search(allowed, value)) return;
-  Complain(absl::StrCat("--", name, "=", value, ": must be one of ",
-                        absl::StrJoin(allowed, ", ")));
+  std::vector<std::string> names = allowed;
+  std::erase(names, "");
+  Complain(absl::StrCat(
+      "--", name, "=", value, ": must be one of ", absl::StrJoin(names, ", "),
+      names.size() < allowed.size() ? ", or left empty" : ""));
 }
 
 void FlagChecks::ParentExists(const char* name, const std::string& path) {
