@@ -40,6 +40,12 @@ absl::Status CheckTogether(const BenchConfig& config) {
   return absl::OkStatus();
 }
 
+// The axes of several ranks.
+std::vector<MeshAxis> Divided(std::vector<MeshAxis> mesh) {
+  std::erase_if(mesh, [](const MeshAxis& axis) { return axis.size == 1; });
+  return mesh;
+}
+
 // That the mesh is of all ranks, and that the axis is one of its with peers.
 absl::Status CheckFits(const BenchConfig& config, int world_size) {
   double ranks = 1;  // exact while it matters
@@ -97,6 +103,23 @@ absl::StatusOr<std::vector<std::vector<int>>> LinesOf(const BenchConfig& config,
       lines.push_back(layout.Line(config.axis, rank));
   }
   return lines;
+}
+
+absl::StatusOr<BenchConfig> OnRecordedMesh(BenchConfig config,
+                                           const RecordedTraffic& traffic) {
+  const bool along_axis = !config.mesh.empty() || !config.axis.empty();
+  if (traffic.mesh.empty() || !along_axis) return config;
+  std::vector<MeshAxis> recorded;
+  for (const RecordedAxis& axis : traffic.mesh)
+    recorded.push_back({axis.name, static_cast<int>(axis.size)});
+  if (config.mesh.empty() ||
+      AsFlag(Divided(config.mesh)) == AsFlag(Divided(recorded))) {
+    config.mesh = recorded;
+    return config;
+  }
+  return Refuse("--mesh=", AsFlag(config.mesh), ": ", traffic.file,
+                " was recorded on ", AsFlag(recorded),
+                "; leave out --mesh, which the recording states");
 }
 
 absl::Status KeepLines(const std::vector<std::vector<int>>& lines,

@@ -24,6 +24,12 @@ absl::StatusOr<std::vector<std::vector<int>>> GroupsOf(
 absl::StatusOr<std::vector<std::vector<int>>> LinesOf(const BenchConfig& config,
                                                       int world_size);
 
+// `config` with the mesh on which `traffic` was recorded, where that is known
+// and a mesh or an axis is asked for. InvalidArgument if --mesh divides the
+// ranks in another way, or gives the axes other names.
+absl::StatusOr<BenchConfig> OnRecordedMesh(BenchConfig config,
+                                           const RecordedTraffic& traffic);
+
 // Leaves of `traffic` what a group that is one of `lines` communicated.
 // InvalidArgument where that is nothing, with the groups that did.
 absl::Status KeepLines(const std::vector<std::vector<int>>& lines,

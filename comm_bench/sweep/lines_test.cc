@@ -81,6 +81,28 @@ RecordedTraffic Traffic() {
   return traffic;
 }
 
+TEST(OnRecordedMeshTest, TheRecordingNamesTheAxes) {
+  RecordedTraffic traffic = Traffic();
+  traffic.mesh = {{"pp", 2}, {"dp", 1}, {"tp", 2}};
+  const auto refusal = [&](const BenchConfig& config) {
+    return std::string(OnRecordedMesh(config, traffic).status().message());
+  };
+  EXPECT_EQ(refusal(Along("tp", {{"tp", 2}, {"pp", 2}})),
+            "--mesh=tp:2,pp:2: hybrid.jsonl was recorded on pp:2,dp:1,tp:2; "
+            "leave out --mesh, which the recording states");
+  EXPECT_NE(refusal(Along("xx", {{"xx", 2}, {"yy", 2}})), "");
+  EXPECT_NE(refusal(Along("pp", {{"pp", 4}})), "");
+  for (const BenchConfig& config :
+       {Along("tp", {}), Along("tp", {{"pp", 2}, {"tp", 2}}),
+        Along("tp", {{"pp", 2}, {"cp", 1}, {"tp", 2}})}) {
+    EXPECT_EQ(LinesOf(OnRecordedMesh(config, traffic).value(), 4).value(),
+              (Groups{{0, 1}, {2, 3}}));
+  }
+  EXPECT_TRUE(OnRecordedMesh(BenchConfig(), traffic)->mesh.empty());
+  traffic.mesh = {};  // not known
+  EXPECT_EQ(OnRecordedMesh(Along("xx", {{"xx", 4}}), traffic)->mesh.size(), 1u);
+}
+
 TEST(KeepLinesTest, OnlyGroupsThatAreLinesAreLeft) {
   RecordedTraffic traffic = Traffic();
   ASSERT_TRUE(KeepLines({{0, 2}, {1, 3}}, traffic).ok());

@@ -234,11 +234,22 @@ absl::Status CheckTraffic(const BenchConfig& config, const Job&) {
       "--traffic, --traffic_skew: only for --collectives=all_to_all_v");
 }
 
+// Empty, or what the backend lacks of a call that others make.
+std::string WhyBackendLacks(const SweepCase& item, const Job& job) {
+  const bool averages = item.collective->reduces && item.op == ReduceOp::AVG;
+  if (!averages || job.backend != "mpi") return "";
+  return absl::StrCat(item.collective->name, " of ", DtypeName(item.dtype),
+                      " with op avg: --backend=mpi reduces by sum, prod, min "
+                      "and max only; measure sum");
+}
+
 absl::Status CheckCase(const SweepCase& item, const BenchConfig& config,
-                       const Plan& plan) {
+                       const Job& job, const Plan& plan) {
   const Collective& collective = *item.collective;
   const std::string name = collective.name;
   const Call call = CallOf(item, config, plan, config.sizes[0]);
+  const std::string lacking = WhyBackendLacks(item, job);
+  if (!lacking.empty()) return Refuse(lacking);
   if (config.mode == "overlap" &&
       (collective.trips > 1 || collective.takes_traffic)) {
     return Refuse("--mode=overlap --collectives=", name,
@@ -279,9 +290,11 @@ absl::Status CheckBackend(const RecordedTraffic& recorded, const Job& job) {
 
 absl::Status AddRecorded(const BenchConfig& config, const Job& job,
                          Plan& plan) {
-  ASSIGN_OR_RETURN(const auto lines, LinesOf(config, job.world_size));
   ASSIGN_OR_RETURN(plan.recorded,
                    ReadTraffic(config.replay_file, job.world_size));
+  ASSIGN_OR_RETURN(const BenchConfig on_mesh,
+                   OnRecordedMesh(config, *plan.recorded));
+  ASSIGN_OR_RETURN(const auto lines, LinesOf(on_mesh, job.world_size));
   RETURN_IF_ERROR(CheckBackend(*plan.recorded, job));
   return lines.empty() ? absl::OkStatus() : KeepLines(lines, *plan.recorded);
 }
@@ -387,9 +400,9 @@ std::vector<SweepCase> Combinations(const BenchConfig& config) {
   return cases;
 }
 
-absl::Status AddCases(const BenchConfig& config, Plan& plan) {
+absl::Status AddCases(const BenchConfig& config, const Job& job, Plan& plan) {
   for (const SweepCase& item : Combinations(config)) {
-    const absl::Status possible = CheckCase(item, config, plan);
+    const absl::Status possible = CheckCase(item, config, job, plan);
     if (possible.ok()) {
       plan.cases.push_back(item);
     } else if (config.skip_unsupported) {
@@ -440,7 +453,7 @@ absl::StatusOr<Plan> MakePlan(const BenchConfig& config, const Job& job) {
                      TrafficMatrix::Read(config.traffic_file, size));
   }
   if (config.mode == "sweep" || config.mode == "overlap")
-    RETURN_IF_ERROR(AddCases(config, plan));
+    RETURN_IF_ERROR(AddCases(config, job, plan));
   if (config.mode == "replay") RETURN_IF_ERROR(AddRecorded(config, job, plan));
   if (config.mode == "units") RETURN_IF_ERROR(AddUnits(config, job, plan));
   return plan;

@@ -36,6 +36,25 @@ std::string RefusalOnCpu(const BenchConfig& config) {
   return std::string(refused.message());
 }
 
+TEST(MakePlanTest, WhatABackendLacksIsRefusedOrLeftOut) {
+  BenchConfig config = AllReduce();
+  config.collectives = AllCollectives();
+  config.dtypes = AllDtypes();
+  config.ops = AllOps();
+  config.skip_unsupported = true;
+  const Plan gloo = *MakePlan(config, {.world_size = 2});
+  const Plan mpi = *MakePlan(config, {.world_size = 2, .backend = "mpi"});
+  // all_reduce, reduce_scatter and reduce of four floating-point types.
+  EXPECT_EQ(mpi.cases.size() + 12, gloo.cases.size());
+  EXPECT_EQ(mpi.left_out.size(), gloo.left_out.size() + 12);
+  config = AllReduce();
+  config.ops = {ReduceOp::AVG};
+  EXPECT_EQ(
+      MakePlan(config, {.world_size = 2, .backend = "mpi"}).status().message(),
+      "all_reduce of float32 with op avg: --backend=mpi reduces by sum, "
+      "prod, min and max only; measure sum");
+}
+
 TEST(MakePlanTest, NewGroupRefusesWhatOnlyAnOpenEndUses) {
   BenchConfig config;
   config.mode = "new_group";

@@ -33,6 +33,7 @@ struct Run {
   std::string id, trainer, backend;
   int64_t world_size = 1;
   std::map<std::string, std::string> flags;
+  std::vector<RecordedAxis> mesh;
   std::map<int64_t, RanksOfStep> steps;
 };
 
@@ -41,8 +42,9 @@ absl::StatusOr<Run> LastRunWithTraffic(const std::string& file) {
   const auto visit = [&](const Record& record) {
     if (const auto* run = std::get_if<RunRecord>(&record)) {
       if (run->run_id == current.id) return absl::OkStatus();
-      current = {run->run_id,     run->binary, run->backend,
-                 run->world_size, run->flags,  {}};
+      current = {
+          run->run_id, run->binary, run->backend, run->world_size, run->flags,
+          run->mesh,   {}};
     } else if (const auto* traffic = std::get_if<TrafficRecord>(&record)) {
       if (last.id != current.id) last = current;
       last.steps[traffic->step][traffic->rank] = *traffic;
@@ -340,6 +342,7 @@ absl::StatusOr<RecordedTraffic> ReadTraffic(const std::string& file,
   traffic.backend = run.backend;
   traffic.flags = run.flags;
   traffic.world_size = world_size;
+  traffic.mesh = run.mesh;
   for (auto& [number, ranks] : run.steps) {
     if (!MissingRanks(run, ranks).empty()) continue;
     std::vector<TrafficRecord>& step = traffic.steps.emplace_back();
