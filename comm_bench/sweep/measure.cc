@@ -80,19 +80,14 @@ struct Verification {
     calls.Run();
     const WrongElement own = calls.Check().value_or(WrongElement{.total = 0});
     own_wrong += own.total;
-    const auto all =
-        control.Gather({static_cast<double>(own.total),
-                        static_cast<double>(own.index), own.expected, own.got});
-    for (int place = 0; place < control.world_size(); ++place) {
-      const WrongElement wrong = {.index = static_cast<int64_t>(all[place][1]),
-                                  .expected = all[place][2],
-                                  .got = all[place][3],
-                                  .total = static_cast<int64_t>(all[place][0])};
-      total_wrong += wrong.total;
-      if (wrong.total > 0 && first.empty()) {
-        first = Describe(call, wrong, RankInJob(call, control, place), when);
-      }
-    }
+    total_wrong +=
+        static_cast<int64_t>(control.Sum({static_cast<double>(own.total)})[0]);
+    const int place = FirstRankWith(control, own.total > 0);
+    if (place < 0 || !first.empty()) return;
+    first = TextFrom(
+        control,
+        Describe(call, own, RankInJob(call, control, control.rank()), when),
+        place);
   }
 
   void AddTo(Measurement& measurement) const {
@@ -171,9 +166,9 @@ void NoteChoices(const std::string& log, Control& control,
   const NcclChoices own = ParseNcclLog(log);
   const bool is_place_0 =
       call.ranks.empty() || RankInJob(call, control, 0) == call.ranks[0];
-  const size_t first = is_place_0 ? 0 : call.ranks[0];
-  call.algorithm = GatherTexts(control, own.algorithm)[first];
-  call.protocol = GatherTexts(control, own.protocol)[first];
+  const int first = is_place_0 ? 0 : static_cast<int>(call.ranks[0]);
+  call.algorithm = TextFrom(control, own.algorithm, first);
+  call.protocol = TextFrom(control, own.protocol, first);
 }
 
 Series TimeCalls(Calls& calls, Control& control, const MeasureConfig& config,

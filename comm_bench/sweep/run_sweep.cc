@@ -121,7 +121,7 @@ struct Sweep {
     }
     RETURN_IF_ERROR(
         AllOk(*rank.control, measured.status(), "measure its group alone"));
-    measured->wrong = GatherTexts(*rank.control, measured->wrong)[0];
+    measured->wrong = TextFrom(*rank.control, measured->wrong, 0);
     if (AnyStopped(*rank.control, rank.stop))
       measured->row.end = Series::End::kInterrupted;
     return measured;

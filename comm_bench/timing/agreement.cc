@@ -25,15 +25,6 @@ std::string TextOf(absl::Span<const double> letters) {
   return text;
 }
 
-// The text of rank `from`. What a rank sends does not grow with the number of
-// ranks.
-std::string TextFrom(Control& control, const std::string& own, int from) {
-  const bool tells = control.rank() == from;
-  const double size =
-      control.Max({tells ? static_cast<double>(own.size()) : 0})[0];
-  return TextOf(control.Max(Letters(tells ? own : "", size)));
-}
-
 // Between names and values; in neither.
 constexpr char kSeparator[] = "\x1f";
 
@@ -64,37 +55,31 @@ bool AnyStopped(Control& control, const std::atomic<bool>* stop) {
 
 absl::Status AllOk(Control& control, const absl::Status& own,
                    const std::string& what) {
-  const auto all = control.Gather({own.ok() ? 1.0 : 0.0});
-  if (!own.ok()) return own;
-  for (size_t rank = 0; rank < all.size(); ++rank) {
-    if (all[rank][0] == 1) continue;
-    return absl::UnavailableError(
-        absl::StrCat("rank ", rank, " could not ", what, " and says why"));
-  }
-  return absl::OkStatus();
+  const int failed = FirstRankWith(control, !own.ok());
+  if (!own.ok() || failed < 0) return own;
+  return absl::UnavailableError(
+      absl::StrCat("rank ", failed, " could not ", what, " and says why"));
 }
 
-std::vector<std::string> GatherTexts(Control& control, const std::string& own) {
-  const auto sizes = control.Gather({static_cast<double>(own.size())});
-  const double largest = (*std::max_element(sizes.begin(), sizes.end()))[0];
-  const auto letters = control.Gather(Letters(own, largest));
-  std::vector<std::string> texts;
-  for (size_t rank = 0; rank < sizes.size(); ++rank) {
-    texts.push_back(
-        TextOf(absl::MakeConstSpan(letters[rank]).first(sizes[rank][0])));
-  }
-  return texts;
+int FirstRankWith(Control& control, bool own) {
+  const double ranks_left = control.world_size() - control.rank();
+  const double most = control.Max({own ? ranks_left : 0.0})[0];
+  return most == 0 ? -1 : control.world_size() - static_cast<int>(most);
+}
+
+std::string TextFrom(Control& control, const std::string& own, int from) {
+  const bool tells = control.rank() == from;
+  const double size =
+      control.Max({tells ? static_cast<double>(own.size()) : 0})[0];
+  return TextOf(control.Max(Letters(tells ? own : "", size)));
 }
 
 absl::Status CheckSameFlags(Control& control, const Flags& flags) {
   const std::string own =
       absl::StrJoin(flags, kSeparator, absl::PairFormatter(kSeparator));
   const std::string first = TextFrom(control, own, 0);
-  // The lowest rank that differs.
-  const double lowest = control.Max(
-      {own == first ? -control.world_size() : -control.rank() * 1.0})[0];
-  const int rank = static_cast<int>(-lowest);
-  if (rank == control.world_size()) return absl::OkStatus();
+  const int rank = FirstRankWith(control, own != first);
+  if (rank < 0) return absl::OkStatus();
   return Compare(absl::StrSplit(first, kSeparator),
                  absl::StrSplit(TextFrom(control, own, rank), kSeparator),
                  rank);

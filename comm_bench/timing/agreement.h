@@ -1,4 +1,5 @@
-// What ranks agree on in addition to what is measured. All are collective.
+// What ranks agree on in addition to what is measured. All are collective, and
+// what a rank sends and holds does not grow with the number of ranks.
 #ifndef RANKWISE_COMM_BENCH_TIMING_AGREEMENT_H_
 #define RANKWISE_COMM_BENCH_TIMING_AGREEMENT_H_
 
@@ -21,8 +22,11 @@ bool AnyStopped(Control& control, const std::atomic<bool>* stop);
 absl::Status AllOk(Control& control, const absl::Status& own,
                    const std::string& what);
 
-// Every rank's text, by rank.
-std::vector<std::string> GatherTexts(Control& control, const std::string& own);
+// The lowest rank whose `own` is true; -1 where none is.
+int FirstRankWith(Control& control, bool own);
+
+// `own` of rank `from`.
+std::string TextFrom(Control& control, const std::string& own, int from);
 
 // InvalidArgument, the same on every rank, names the first flag that differs, a
 // rank that differs from rank 0, and both values. `flags` are names with

@@ -57,11 +57,18 @@ TEST(AgreementTest, WhatOneRankCannotDoNoRankDoes) {
 TEST(AgreementTest, TextsOfDifferentLengthsArriveWhole) {
   OnFakeRanks(3, {}, [](FakeRank& rank) {
     const std::string own(rank.control.rank() * 3, '\xe9');
-    const auto texts = GatherTexts(rank.control, own);
-    ASSERT_EQ(texts.size(), 3u);
-    for (size_t i = 0; i < 3; ++i) {
-      EXPECT_EQ(texts[i], std::string(i * 3, '\xe9'));
+    for (int i = 0; i < 3; ++i) {
+      EXPECT_EQ(TextFrom(rank.control, own, i), std::string(i * 3, '\xe9'));
     }
+  });
+}
+
+TEST(FirstRankWithTest, IsTheLowest) {
+  OnFakeRanks(3, {}, [](FakeRank& rank) {
+    const int own = rank.control.rank();
+    EXPECT_EQ(FirstRankWith(rank.control, false), -1);
+    EXPECT_EQ(FirstRankWith(rank.control, true), 0);
+    EXPECT_EQ(FirstRankWith(rank.control, own > 0), 1);
   });
 }
 
