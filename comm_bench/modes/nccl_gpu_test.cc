@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "comm_bench/collectives/collective.h"
@@ -66,7 +67,7 @@ void RunRankOnGpu(int rank, int world_size, const std::string& store,
   env.world_size = env.local_world_size = world_size;
   CommConfig config;
   config.backend = "nccl";
-  config.device = absl::StrCat("cuda:", rank);
+  config.device = "cuda";  // of its local rank
   config.file_store = store;
   config.collective_timeout = absl::Seconds(60);
   auto comm = Communicator::Create(env, config);
@@ -234,6 +235,9 @@ TEST_P(LayerTest, RegisteredBuffersHoldTheRightResults) {
           config.registered = true;
           const auto measured =
               MeasureRow(*layer, rank.control, collective, call, {}, config);
+          // As c10d's allocator on GPUs without multicast.
+          if (absl::IsFailedPrecondition(measured.status()))
+            GTEST_SKIP() << measured.status();
           ASSERT_TRUE(measured.ok()) << measured.status();
           EXPECT_EQ(measured->wrong, "");
           EXPECT_TRUE(measured->row.call().registered);
