@@ -25,6 +25,7 @@
 #include "trainers/layers/gelu.h"
 #include "trainers/layers/linear.h"
 #include "trainers/layers/relu_max_pool.h"
+#include "trainers/loop/recompute.h"
 
 namespace rankwise {
 namespace {
@@ -109,6 +110,12 @@ std::vector<Case> Cases() {
       {"ReluMaxPool",
        {1, 2, 4, 4},
        [](const Tensor& x, const Group&) { return ReluMaxPool(x); }},
+      {"Recomputed",
+       {2},
+       [](const Tensor& x, const Group&) {
+         return Recomputed([](const Tensor& in) { return in.exp(); }, x,
+                           Precision::kFp32, /*buffers=*/{});
+       }},
   };
 }
 

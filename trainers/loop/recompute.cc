@@ -7,6 +7,7 @@
 
 #include <utility>
 
+#include "parallel/autograd/once_differentiable.h"
 #include "parallel/device/run_again.h"
 #include "trainers/loop/objective.h"
 
@@ -24,8 +25,10 @@ struct Segment : torch::CustomClassHolder {
   const std::vector<torch::Tensor> buffers;
 };
 
-class RecomputeFunction : public torch::autograd::Function<RecomputeFunction> {
+class RecomputeFunction : public OnceDifferentiable<RecomputeFunction> {
  public:
+  static constexpr char kName[] = "Recomputed";
+
   static torch::Tensor forward(torch::autograd::AutogradContext* ctx,
                                const torch::Tensor& x,
                                const c10::intrusive_ptr<Segment>& segment) {
@@ -34,7 +37,7 @@ class RecomputeFunction : public torch::autograd::Function<RecomputeFunction> {
     return segment->forward(x);
   }
 
-  static torch::autograd::variable_list backward(
+  static torch::autograd::variable_list Gradients(
       torch::autograd::AutogradContext* ctx,
       const torch::autograd::variable_list& gradients) {
     const auto segment = c10::static_intrusive_pointer_cast<Segment>(
