@@ -14,10 +14,10 @@
 #include <vector>
 
 #include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
 #include "absl/flags/usage.h"
 #include "absl/time/time.h"
 #include "parallel/clock/steady_time.h"
+#include "records/command_line.h"
 #include "tests/parity_cases.h"
 
 ABSL_FLAG(int, steps, 50, "optimizer steps of each run; even, 4 or more");
@@ -206,7 +206,7 @@ int main(int argc, char** argv) {
   absl::SetProgramUsageMessage(
       "Whether all layouts of ranks learn the same: bazel run //tests:parity "
       "-- --steps=50 [--only=REGEX]");
-  absl::ParseCommandLine(argc, argv);
+  rankwise::ParseFlags(argc, argv);
   char folder[] = "/tmp/parity_XXXXXX";
   if (mkdtemp(folder) == nullptr) {
     std::perror(folder);

@@ -12,12 +12,14 @@
 #include "benchmark/benchmark.h"
 #include "comm_bench/cuda/benchmarks.h"
 #include "records/command_line.h"
+#include "records/standard_output.h"
 
 namespace rankwise::micro {
 namespace {
 
 int Main(int argc, char** argv) {
   IgnoreSigpipe();
+  CheckStandardOutputAtExit();
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return kBadUsage;
   bool failed = false;

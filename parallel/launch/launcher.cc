@@ -34,6 +34,7 @@
 #include "parallel/launch/rank_process.h"
 #include "parallel/launch/signals.h"
 #include "records/command_line.h"
+#include "records/standard_output.h"
 #include "records/text.h"
 #include "third_party/absl/status_macros.h"
 #include "torch/csrc/distributed/c10d/Store.hpp"
@@ -75,11 +76,14 @@ class Launcher {
   // After Supervise(): the next attempt, if the ranks failed and are to be
   // restarted.
   std::optional<Attempt> Restart() const;
+  // What the ranks printed and could not be passed on, and why; "" if nothing.
+  const std::string& lost_output() const { return lost_output_; }
 
  private:
   absl::Status StartChild(int rank);
   absl::Status OpenLog(Child& child);
-  LineRelay::Sink SinkFor(const Child& child, int terminal_fd) const;
+  LineRelay::Sink SinkFor(const Child& child, int terminal_fd);
+  void PassOn(int fd, absl::string_view line, const std::string& where);
 
   void AbandonStart();
   // Handles what has happened: output, signals, ranks that have ended, and
@@ -115,6 +119,7 @@ class Launcher {
   bool abandoned_ = false;        // not all ranks were started
   bool bad_usage_ = false;        // of some rank, by its exit code
   std::string cause_;             // of the failure
+  std::string lost_output_;
   absl::Time failed_;
   // Not before these moments: SIGTERM, then SIGKILL, to whoever is left.
   Deadline terminate_{absl::InfiniteDuration()};
@@ -183,14 +188,27 @@ absl::Status Launcher::OpenLog(Child& child) {
       absl::StrCat("cannot write '", path, "': ", strerror(errno)));
 }
 
-LineRelay::Sink Launcher::SinkFor(const Child& child, int terminal_fd) const {
+void Launcher::PassOn(int fd, absl::string_view line,
+                      const std::string& where) {
+  if (WriteFully(fd, line) || !lost_output_.empty()) return;
+  lost_output_ =
+      absl::StrCat(where, " could not be written: ", strerror(errno));
+}
+
+LineRelay::Sink Launcher::SinkFor(const Child& child, int terminal_fd) {
   const int log_fd = child.log_fd;
   const bool shown = log_fd < 0 || child.rank == 0;
   const std::string prefix =
       child.rank == 0 ? "" : absl::StrCat("[rank ", child.rank, "] ");
-  return [log_fd, shown, prefix, terminal_fd](absl::string_view line) {
-    if (log_fd >= 0) WriteFully(log_fd, line);
-    if (shown) WriteFully(terminal_fd, absl::StrCat(prefix, line));
+  const std::string log =
+      absl::StrCat(config_.log_dir, "/rank_", child.rank, ".log");
+  return [=, this](absl::string_view line) {
+    if (log_fd >= 0) PassOn(log_fd, line, log);
+    if (!shown) return;
+    if (terminal_fd == STDOUT_FILENO)
+      PassOn(terminal_fd, absl::StrCat(prefix, line), "the standard output");
+    else
+      WriteFully(terminal_fd, absl::StrCat(prefix, line));
   };
 }
 
@@ -486,6 +504,8 @@ class PlainWarnings : public c10::WarningHandler {
 
 int LaunchRanks(const LaunchConfig& config, int argc, char** argv) {
   IgnoreSigpipe();
+  CheckStandardOutputAtExit();
+  bool output_lost = false;
   LauncherSignals signals;
   // Before the store starts threads, which inherit the mask.
   absl::Status started = signals.Block(config.ranks_save_when_preempted);
@@ -494,8 +514,13 @@ int LaunchRanks(const LaunchConfig& config, int argc, char** argv) {
     started = launcher.Start();
     if (!started.ok()) break;
     const int exit_code = launcher.Supervise();
+    if (!launcher.lost_output().empty()) {
+      Say(launcher.lost_output());
+      output_lost = true;
+    }
     attempt = launcher.Restart();
-    if (!attempt.has_value()) return exit_code;
+    if (!attempt.has_value())
+      return exit_code == 0 && output_lost ? kFailed : exit_code;
     Say(absl::StrCat("restart ", attempt->restart, " of ", config.max_restarts,
                      ": starting ", Counted(config.nproc, "rank"), " again"));
   }
@@ -506,6 +531,7 @@ int LaunchRanks(const LaunchConfig& config, int argc, char** argv) {
 
 void PrepareRankProcess() {
   IgnoreSigpipe();
+  CheckStandardOutputAtExit();
   setvbuf(stdout, nullptr, _IOLBF, 0);
   if (std::getenv("TORCH_CPP_LOG_LEVEL") == nullptr) {
     constexpr int kFatal = 3;

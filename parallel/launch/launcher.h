@@ -42,7 +42,8 @@ struct LaunchConfig {
 // whole and begin with "[rank R] ". Ranks call PrepareRankProcess() first, and
 // read an empty stdin.
 //
-// Returns the exit code for main(): 0 when every rank returned 0; the code of
+// Returns the exit code for main(): 0 when every rank returned 0 and their
+// output could be passed on (kFailed when it could not); the code of
 // the first rank that ended otherwise, or 128 + its signal; 128 + signal when
 // the launcher itself was told to end (SIGINT, SIGTERM, SIGHUP: forwarded; a
 // second one kills at once; SIGINT and SIGHUP not if they were ignored when it
@@ -79,6 +80,7 @@ int LaunchRanks(const LaunchConfig& config, int argc, char** argv);
 // - c10's log shows fatal errors only: what goes wrong in c10d comes back as an
 //   exception, and is told once, in our words. Warnings of the calling thread
 //   (TORCH_WARN) are still printed. TORCH_CPP_LOG_LEVEL=INFO shows the log.
+// - output that cannot be written is a failure (CheckStandardOutputAtExit).
 // - NCCL's variables: see PrepareForNccl().
 // - IgnoreSigpipe(): a lost peer or reader is an error of a write.
 void PrepareRankProcess();

@@ -173,13 +173,14 @@ void LineRelay::Finish() {
   unfinished_.clear();
 }
 
-void WriteFully(int fd, absl::string_view bytes) {
+bool WriteFully(int fd, absl::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t written = write(fd, bytes.data(), bytes.size());
     if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return;
+    if (written <= 0) return false;
     bytes.remove_prefix(written);
   }
+  return true;
 }
 
 }  // namespace rankwise

@@ -68,8 +68,9 @@ class LineRelay {
   std::deque<std::string> last_lines_;
 };
 
-// Writes all of `bytes`; what cannot be written (a closed pipe) is dropped.
-void WriteFully(int fd, absl::string_view bytes);
+// Writes all of `bytes`. False, with errno set: the rest could not be written
+// (a full disk, a closed pipe) and is dropped.
+bool WriteFully(int fd, absl::string_view bytes);
 
 }  // namespace rankwise
 

@@ -22,11 +22,11 @@
 #include <vector>
 
 #include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/time.h"
+#include "records/command_line.h"
 #include "tests/fuzz/mutate.h"
 #include "tests/fuzz/parser.h"
 
@@ -249,7 +249,7 @@ bool FuzzAll(const std::string& dir) {
 }  // namespace rankwise::fuzz
 
 int main(int argc, char** argv) {
-  absl::ParseCommandLine(argc, argv);
+  rankwise::ParseFlags(argc, argv);
   const std::string dir = rankwise::fuzz::MakeFolder();
   if (absl::GetFlag(FLAGS_findings).empty())
     absl::SetFlag(&FLAGS_findings, rankwise::fuzz::MakeFolder());
