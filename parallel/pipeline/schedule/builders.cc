@@ -1,6 +1,7 @@
 #include "parallel/pipeline/schedule/builders.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 namespace rankwise {
@@ -12,6 +13,17 @@ struct Behind {
   int lag;
 };
 
+// The same order of actions, without the turns of a short step in which a rank
+// far behind has nothing to do.
+std::vector<Behind> WithoutIdleTurns(std::vector<Behind> backwards, int m) {
+  int earlier = 0, shortened = 0;
+  for (Behind& backward : backwards) {
+    shortened += std::min(backward.lag - earlier, m);
+    earlier = std::exchange(backward.lag, shortened);
+  }
+  return backwards;
+}
+
 // One stage per rank, whose every turn is F of the next micro-batch and then
 // its backward actions, which `backwards_of(rank)` lists, the last one furthest
 // behind.
@@ -19,7 +31,8 @@ template <typename BackwardsOf>
 Schedule TakingTurns(int p, int m, BackwardsOf backwards_of) {
   Schedule schedule = EmptySchedule(p, m, 1);
   for (int rank = 0; rank < p; ++rank) {
-    const std::vector<Behind> backwards = backwards_of(rank);
+    const std::vector<Behind> backwards =
+        WithoutIdleTurns(backwards_of(rank), m);
     const auto add = [&](int micro_batch, ActionKind kind) {
       if (micro_batch < 0 || micro_batch >= m) return;
       schedule.actions[rank].push_back({rank, micro_batch, kind});

@@ -49,7 +49,10 @@ class Validator {
   absl::Status CheckComplete(int stage, int micro_batch) const;
   absl::Status CheckOrder(int rank, size_t position) const;
   absl::Status CheckOverlap(int rank, size_t position) const;
-  std::vector<Action> NeedsOf(const Action& action) const;
+  // Calls check(needed) for every action of the same rank that `action` needs;
+  // the first error.
+  template <typename CheckNeeded>
+  absl::Status ForEachNeeded(const Action& action, CheckNeeded check) const;
   absl::Status CheckMessages() const;
   absl::Status CheckPresent(const Action& computation) const;
   absl::Status CheckSameOrder(std::pair<int, int> ranks, const Messages& mine,
@@ -146,14 +149,15 @@ absl::Status Validator::CheckRanks() const {
 absl::Status Validator::CheckForwards() const {
   const size_t cells = values_.count() / 2;
   size_t num_actions = 0;
+  for (const std::vector<Action>& actions : schedule_.actions)
+    num_actions += actions.size();
+  if (num_actions >= cells) return absl::OkStatus();
   std::set<size_t> forwards;
   for (const std::vector<Action>& actions : schedule_.actions) {
-    num_actions += actions.size();
     for (const Action& action : actions) {
       if (action.kind == Kind::kForward) forwards.insert(Cell(action));
     }
   }
-  if (num_actions >= cells) return absl::OkStatus();
   size_t missing = 0;
   while (forwards.count(missing) > 0) ++missing;
   const size_t micro_batches = schedule_.num_micro_batches;
@@ -207,14 +211,36 @@ absl::Status Validator::CheckComplete(int stage, int micro_batch) const {
   return absl::OkStatus();
 }
 
+// Those that are missing are left to the other checks.
+template <typename CheckNeeded>
+absl::Status Validator::ForEachNeeded(const Action& action,
+                                      CheckNeeded check) const {
+  const auto check_needs_of = [&](const Action& user) -> absl::Status {
+    for (const auto& [kind, needed] : kNeedsOfKinds) {
+      if (kind != user.kind) continue;
+      RETURN_IF_ERROR(check({user.stage, user.micro_batch, needed}));
+    }
+    return absl::OkStatus();
+  };
+  RETURN_IF_ERROR(check_needs_of(action));
+  const size_t value = values_.NeededBy(action);
+  if (value == Values::kNone) return absl::OkStatus();
+  // Made on this rank, without a send.
+  if (!values_.CrossesRanks(value))
+    return check_needs_of(values_.SendOf(value));
+  return has_communication_ ? check(values_.ReceiveOf(value))
+                            : absl::OkStatus();
+}
+
 // What an action needs of its own rank comes before it.
 absl::Status Validator::CheckOrder(int rank, size_t position) const {
-  for (const Action& needed : NeedsOf(schedule_.actions[rank][position])) {
-    const int32_t at = PositionOf(needed);
-    if (at >= static_cast<int32_t>(position))
-      return Refuse(rank, position, "use before ", ToString(needed),
-                    ", which is action ", at + 1);
-  }
+  RETURN_IF_ERROR(ForEachNeeded(
+      schedule_.actions[rank][position], [&](const Action& needed) {
+        const int32_t at = PositionOf(needed);
+        if (at < static_cast<int32_t>(position)) return absl::OkStatus();
+        return Refuse(rank, position, "use before ", ToString(needed),
+                      ", which is action ", at + 1);
+      }));
   return CheckOverlap(rank, position);
 }
 
@@ -234,26 +260,6 @@ absl::Status Validator::CheckOverlap(int rank, size_t position) const {
     return Refuse(rank, position, "overlaps ", ToString(forward),
                   ", which it needs");
   return absl::OkStatus();
-}
-
-// Those that are missing are left to the other checks.
-std::vector<Action> Validator::NeedsOf(const Action& action) const {
-  std::vector<Action> needs;
-  const auto add_needs_of = [&](const Action& user) {
-    for (const auto& [kind, needed] : kNeedsOfKinds) {
-      if (kind == user.kind)
-        needs.push_back({user.stage, user.micro_batch, needed});
-    }
-  };
-  add_needs_of(action);
-  const size_t value = values_.NeededBy(action);
-  if (value == Values::kNone) return needs;
-  if (!values_.CrossesRanks(value)) {
-    add_needs_of(values_.SendOf(value));  // made on this rank, without a send
-  } else if (has_communication_) {
-    needs.push_back(values_.ReceiveOf(value));
-  }
-  return needs;
 }
 
 // Every value that another rank needs is sent and received once, no other is,
