@@ -35,8 +35,8 @@ bool asked_for_help = false;
   std::exit(kBadUsage);
 }
 
-// Arguments in which the flags of flag files take the place of --flagfile:
-// Abseil would take the carriage return of a line for part of a value.
+// Replaces --flagfile arguments with the flags of their files. Abseil's own
+// parser would treat a line's carriage return as part of the value.
 class Arguments {
  public:
   void AddAll(absl::Span<const std::string> words) {
@@ -72,7 +72,7 @@ class Arguments {
     const absl::StatusOr<std::string> text = ReadTextFile(path);
     if (!text.ok()) RefuseFlagfile(path, text.status().message());
     if (++depth_ > kDeepest)
-      RefuseFlagfile(path, "flag files in flag files, more than 16 deep");
+      RefuseFlagfile(path, "flag files are nested more than 16 deep");
     std::vector<std::string> flags;
     int number = 0;
     for (absl::string_view line : absl::StrSplit(*text, '\n')) {

@@ -15,7 +15,7 @@
 namespace rankwise {
 namespace {
 
-// Writing to one of them fails as if it were still closed.
+// Opens them read-only, so that writing to them still fails.
 void OpenClosedStreams() {
   int fd = -1;
   do {
@@ -24,19 +24,19 @@ void OpenClosedStreams() {
   if (fd > STDERR_FILENO) close(fd);
 }
 
-// The reason of an earlier failure is no longer known: another write has it.
+// The errno of an earlier failure is lost; another write fails with the same.
 std::string ErrorText() {
   const bool known = errno != 0 || write(STDOUT_FILENO, "\n", 1) < 0;
   return known ? std::strerror(errno) : "a write failed";
 }
 
-// Why some of the output is lost; "" if all of it was stored.
+// Returns why some of the output is lost, or "" if all of it was written.
 std::string WhyIncomplete() {
   errno = 0;
   std::cout.flush();
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0 || !std::cout)
     return ErrorText();
-  // File systems of other hosts report a full disk when a file is closed.
+  // Network file systems report a full disk when a file is closed.
   const int copy = dup(STDOUT_FILENO);
   return copy >= 0 && close(copy) != 0 ? ErrorText() : "";
 }

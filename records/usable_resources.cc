@@ -20,7 +20,7 @@
 namespace rankwise {
 namespace {
 
-// More than any machine has: with a smaller set sched_getaffinity fails there.
+// More than any machine has; sched_getaffinity fails if the set is too small.
 constexpr int kMostCpus = 1 << 15;
 
 class CpuSet {
@@ -89,12 +89,12 @@ std::optional<std::string> GroupIn(const std::string& line,
   return is_it ? std::optional(fields[2]) : std::nullopt;
 }
 
-// The folders of the group and of those that contain it, innermost first, as
-// far as they are mounted.
+// The mounted folders of the group and of the groups that contain it, innermost
+// first.
 std::vector<std::string> Folders(const Hierarchy& hierarchy,
                                  absl::string_view group) {
   if (hierarchy.mounted != "/") absl::ConsumePrefix(&group, hierarchy.mounted);
-  // A group outside of what is mounted here: its limits cannot be read.
+  // The limits of a group outside of the mounted part cannot be read.
   if (!absl::StartsWith(group, "/") || absl::StrContains(group, "/.."))
     group = "";
   std::vector<std::string> folders;

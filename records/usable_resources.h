@@ -31,7 +31,7 @@ struct ControlGroupLimits {
 };
 
 // Reads `root`/proc/self/cgroup, `root`/proc/self/mountinfo and the limits in
-// the folders mounted there. What cannot be read limits nothing.
+// the folders mounted there. Files that cannot be read impose no limit.
 ControlGroupLimits ReadControlGroupLimits(const std::string& root = "");
 
 }  // namespace rankwise

@@ -108,7 +108,7 @@ TEST_F(ControlGroupTest, BrokenFilesLimitNothing) {
   EXPECT_EQ(Read().memory_bytes, kNoLimit);
 }
 
-// Runs on the first CPU of the mask only, while it lives.
+// Pins the calling thread to the first CPU of its mask, for its lifetime.
 class PinnedThread {
  public:
   PinnedThread() {

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Prints one line per run of a fixed list over all trainers: hashes of its
-losses, evaluations and final weights. Two builds that compute the same print
-the same lines:
+losses, evaluations and final weights. Two builds that compute the same results
+print the same lines:
 
     ./bazelw build //trainers/...
     tests/fixed_seed_runs.py bazel-bin/trainers > after.txt

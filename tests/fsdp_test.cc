@@ -60,8 +60,8 @@ std::map<std::string, int64_t> TrafficOf(int ranks, const Flags& flags) {
   return traffic.empty() ? std::map<std::string, int64_t>() : traffic[0];
 }
 
-// The running statistics of batch norm are part of the weights, and what the
-// evaluation uses.
+// Batch norm's running statistics are part of the weights, and are used by the
+// evaluation.
 TEST(FsdpTest, RecomputedForwardsMoveNoRunningStatistics) {
   Flags flags = {"--model=simple_cnn_bn", "--batch_size=8", "--train_size=32",
                  "--test_size=16",        "--epochs=1",     "--zero=3"};

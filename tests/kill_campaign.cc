@@ -38,7 +38,7 @@ ABSL_FLAG(int, host_faults, 0,
           "number of jobs on two emulated hosts; one host of each, or the link "
           "to it, fails (Linux, as root)");
 ABSL_FLAG(int, server_faults, 0,
-          "number of jobs of parameter_server; one server or worker of each is "
+          "number of parameter_server jobs; one server or worker of each is "
           "killed or stopped");
 ABSL_FLAG(absl::Duration, slack, absl::ZeroDuration(),
           "added to the limits of --server_faults, for a loaded machine");

@@ -1,5 +1,5 @@
-// Training that diverges: every trainer ends on all ranks, says where, and
-// leaves the last finite checkpoint as it was.
+// Training that diverges: all ranks of every trainer end, the error names the
+// step and the rank, and the last finite checkpoint remains.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -90,7 +90,7 @@ TEST(OnNanTest, EveryTrainerStopsAndKeepsTheLastFiniteCheckpoint) {
   }
 }
 
-// No loss has shown it yet: the learning rate exceeds fp32.
+// The learning rate exceeds fp32: parameters are not finite before any loss is.
 TEST(OnNanTest, ParametersAreTestedBeforeEverySave) {
   const std::string dir = FreshDir("parameters");
   const Finished run = Diverge("ddp", dir, {"--nproc=2"}, "1e39");

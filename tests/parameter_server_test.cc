@@ -220,15 +220,15 @@ TEST(ParameterServerTest, ResumesBitEqual) {
   EXPECT_THAT(other.out, HasSubstr("resumed after step 20 "));
 }
 
-// The examples per second in the last line of a step.
+// The examples per second in the last step's line.
 double PrintedRate(const std::string& out) {
   const std::string last = out.substr(out.rfind("  step "));
   const std::string rate = last.substr(last.find("  loss ") + 7);
   return std::stod(rate.substr(rate.find("  ") + 2));
 }
 
-// That of all workers together after the first step, by their records.
-// `survivor`: a worker that has done all steps.
+// The examples per second of all workers together after the first step, by
+// their records. `survivor`: a worker that has done all steps.
 double RecordedRate(const std::string& file, int64_t servers,
                     int64_t survivor) {
   double examples = 0, seconds = 0;
@@ -322,7 +322,7 @@ TEST(ParameterServerTest, ADeadWorkerIsLeftOutAndTheOthersContinue) {
   }
 }
 
-// The steps that a rank of a job that still runs has recorded.
+// The number of steps that a rank of a running job has recorded.
 int64_t StepsRecorded(const std::string& file, int64_t rank) {
   int64_t steps = 0;
   (void)VisitRecords(file, {.tolerate_torn_lines = true},

@@ -1,5 +1,5 @@
-// Autograd functions of the parallel rooms and the layers: a backward with
-// create_graph is refused with the function's name.
+// Autograd functions of parallel/ and trainers/: a backward with create_graph
+// is refused with the function's name.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -38,7 +38,7 @@ struct Case {
   std::vector<int64_t> shape;
   // Differentiable; collective over two ranks, if it communicates.
   std::function<Tensor(const Tensor& x, const Group& ranks)> function;
-  // Whether this CPU computes it by the function and not by ATen's.
+  // Whether this CPU runs the function rather than ATen's.
   bool runs_here = true;
 };
 

@@ -55,7 +55,7 @@ std::vector<std::string> FlagsOf(const ServerFault& fault,
           "--record=" + dir + "/run.jsonl"};
 }
 
-// Polls until `holds` or the limit; returns how long it took.
+// Polls until holds(). Returns the time it took, nullopt after the limit.
 template <typename Condition>
 std::optional<absl::Duration> AwaitWithin(SteadyTime start,
                                           absl::Duration limit,
@@ -67,7 +67,7 @@ std::optional<absl::Duration> AwaitWithin(SteadyTime start,
   return ElapsedSince(start);
 }
 
-// Every worker but the lost one has recorded all of its steps.
+// Checks that every worker but the lost one has recorded all of its steps.
 absl::Status CheckSteps(const ServerFault& fault, const std::string& dir) {
   std::map<int64_t, int64_t> steps;  // by rank
   RETURN_IF_ERROR(
@@ -86,7 +86,8 @@ absl::Status CheckSteps(const ServerFault& fault, const std::string& dir) {
   return absl::OkStatus();
 }
 
-// A lost worker: the server says so, or, where all had finished, the job ends.
+// Checks that the server reports the lost worker or, if all workers had
+// finished, that the job ends.
 absl::Status CheckWorkerFault(const ServerFault& fault, TestProcess& job,
                               std::vector<pid_t> ranks, absl::Duration limit,
                               absl::Duration slack, const std::string& dir,
@@ -121,7 +122,7 @@ absl::Status CheckWorkerFault(const ServerFault& fault, TestProcess& job,
 
 absl::Status CheckServerFault(const ServerFault& fault, TestProcess& job,
                               absl::Duration limit, std::string* ended) {
-  // The launcher's, from a failure to the end of the last rank.
+  // The launcher's limit from a failure to the end of the last rank.
   constexpr absl::Duration kToEnd = absl::Seconds(5);
   const SteadyTime start = SteadyNow();
   const std::string name =

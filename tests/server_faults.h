@@ -25,15 +25,15 @@ struct ServerFault {
   std::string Describe() const;
 };
 
-// The faults with the numbers 0 to 23 are all combinations of signal, kind of
-// rank, consistency and backend, and so on; the rest is random.
+// Faults 0 to 23, and every further 24, cover all combinations of signal, kind
+// of rank, consistency and backend; the other fields are random.
 ServerFault DrawServerFault(int number, std::mt19937_64& random);
 
 // Checks what docs/parameter_server.md promises: a lost worker is reported, the
 // others finish their training, and the job returns 0; a lost server is named,
 // and the job ends with another code. The report comes within 1 s after
 // SIGKILL, and within the collective timeout and 2 s after SIGSTOP, each plus
-// `slack`. No process is left. *ended: what was seen.
+// `slack`. No process is left. Sets *ended to a description of the outcome.
 absl::Status StrikeServerJob(const ServerFault& fault, absl::Duration slack,
                              const std::string& dir, std::string* ended);
 

@@ -17,7 +17,7 @@ namespace rankwise {
 
 absl::Status CheckDdpFlags();
 
-// Whether ranks take rank 0's buffers before each forward.
+// Whether ranks receive rank 0's buffers before each forward.
 bool BroadcastsBuffersByFlag();
 
 // Under --sync_batch_norm replaces the model's BatchNorm layers, before an

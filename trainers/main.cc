@@ -146,7 +146,7 @@ void SayOnce(const Worker& worker, const std::string& line) {
 absl::Status Guarded(const Trainer& trainer, TrainConfig config,
                      const Worker& worker) {
   RETURN_IF_ERROR(CheckRank(trainer, config, worker));
-  // Otherwise --device=cuda:1 would also take memory of GPU 0 for a context.
+  // Otherwise --device=cuda:1 would also create a context on GPU 0.
   const c10::DeviceGuard device(worker.device);
   SayOnce(worker, TakePeak(worker, config));
   // PyTorch by default lets convolutions round; here the flag decides for both.
@@ -323,7 +323,7 @@ absl::Status CheckRanks(const Trainer& trainer, const CommandLine& line) {
   return ConfigOfRank(trainer, line, layout, world_size).status();
 }
 
-// Refuses the folder of a job that is running.
+// Sets aside the checkpoints in `dir`; an error if a running job has locked it.
 absl::Status SetAside(const std::string& dir, const std::string& trainer) {
   std::error_code ignored;
   if (!std::filesystem::exists(dir, ignored)) return absl::OkStatus();

@@ -57,8 +57,8 @@ absl::StatusOr<Role> TakeRole(const Worker& worker) {
   const int workers = worker.env.world_size - servers;
   role.job = ServerJobConfigFromFlags(workers);
   ASSIGN_OR_RETURN(role.ranks, ConnectServers(*worker.comm, servers));
-  // A server may wait for a worker that it then loses for as long as a
-  // collective may take, while the other servers wait for this one.
+  // A server may wait a full collective timeout for a worker that it then
+  // loses, while the other servers wait for this server.
   if (servers > 1 && rank < servers) {
     role.ranks.own.process_group()->getBackend(c10::kCPU)->setTimeout(
         absl::ToChronoMilliseconds(2 * role.job.server.collective_timeout));
@@ -288,8 +288,8 @@ class WorkerSteps {
 
 absl::Status Work(const TrainConfig& config, Role& role) {
   TrainConfig own = config;
-  own.checkpoint = {};            // the servers'
-  own.on_nan = OnNan::kContinue;  // the servers see every loss
+  own.checkpoint = {};            // the servers save checkpoints
+  own.on_nan = OnNan::kContinue;  // the servers check every loss
   own.evaluate = false;
   ASSIGN_OR_RETURN(std::unique_ptr<TrainingRun> run,
                    TrainingRun::Create(own, role.worker));

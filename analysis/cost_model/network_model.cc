@@ -176,14 +176,14 @@ absl::Span<const CostCurve> CurvesFor(const CollectiveCosts& costs,
 
 std::string GrowthLine(const CollectiveCosts& costs, int64_t world_size,
                        int64_t measured) {
-  const char* growth = costs.growth == Growth::kRing   ? "a ring"
-                       : costs.growth == Growth::kTree ? "a tree"
-                                                       : "no size";
-  return absl::StrCat(
-      costs.collective, " on ", world_size, " ranks costs what it does on ",
-      measured, ", grown as in ", growth,
-      costs.growth_is_assumed ? " (assumed: one world size was measured)"
-                              : " (as between the measured world sizes)");
+  const char* growth = costs.growth == Growth::kRing   ? "grown as in a ring"
+                       : costs.growth == Growth::kTree ? "grown as in a tree"
+                                                       : "without growth";
+  return absl::StrCat(costs.collective, " on ", world_size,
+                      " ranks costs what it does on ", measured, ", ", growth,
+                      costs.growth_is_assumed
+                          ? " (assumed: one world size was measured)"
+                          : " (as between the measured world sizes)");
 }
 
 // Of two independent costs.
@@ -317,8 +317,8 @@ std::vector<std::string> NetworkModel::Extrapolations(
   if (world_size == 1) return {};
   if (costs == nullptr || costs->curves.empty()) {
     return {absl::StrCat("no ", collective,
-                         " across hosts was measured: it is taken for a ring "
-                         "of messages between them")};
+                         " across hosts was measured: it is modelled as a "
+                         "ring of messages between them")};
   }
   if (costs->collective == kAnyCollective) return {};
   std::vector<std::string> lines;

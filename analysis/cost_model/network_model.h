@@ -166,8 +166,8 @@ struct NetworkModel {
                                         double bytes, int64_t world_size,
                                         int64_t hosts = 1) const;
 
-  // Why Estimate() calls these costs extrapolated, one line for each reason;
-  // empty where it does not.
+  // The reasons why Estimate() marks these costs as extrapolated, one line
+  // each; empty if it does not.
   std::vector<std::string> Extrapolations(absl::string_view collective,
                                           double bytes, int64_t world_size,
                                           int64_t hosts = 1) const;

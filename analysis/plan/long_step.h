@@ -16,8 +16,8 @@ namespace rankwise::plan {
 inline constexpr int64_t kLongestSimulatedStep = 256;
 
 // The number of micro-batches after which the times between the starts of
-// successive micro-batches repeat. It can exceed that of the schedule's
-// pattern, where a cycle of ranks that wait for each other holds several
+// successive micro-batches repeat. It can exceed the period of the schedule's
+// pattern if a cycle of ranks that wait for each other holds several
 // micro-batches. 1 if nothing repeats within a quarter of `starts`.
 int64_t FindPeriod(const std::vector<double>& starts);
 
@@ -31,10 +31,11 @@ struct ShorterSteps {
   }
 };
 
-// Both steps leave the same remainder of micro-batches as `layout`, divided by
-// `period` and by pp: the pattern of interleaved_1f1b is pp micro-batches long.
-// nullopt if `layout` has no more than `longest` micro-batches, which is raised
-// to 16 pp, so that both steps reach the pattern.
+// The micro-batches of both steps are congruent to those of `layout` modulo
+// `period` and, if both fit into half of `longest`, modulo pp: the pattern of
+// interleaved_1f1b is pp micro-batches long. `longest` is raised to 16 pp, so
+// that both steps reach the pattern; nullopt if `layout` has no more
+// micro-batches than that.
 std::optional<ShorterSteps> Shorten(const Layout& layout, int64_t longest,
                                     int64_t period = 1);
 

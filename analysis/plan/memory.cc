@@ -167,7 +167,7 @@ Memory StateMemory(double parameters, const Layout& layout,
   const double whole = bf16 ? 2 : engine.parameter_bytes;
   memory.parameters =
       layout.zero == 3 ? engine.parameter_bytes * rows : whole * parameters;
-  // The sum of several micro-batches is fp32, and the rank's rows part of it.
+  // The sum over several micro-batches is fp32 and contains the rank's rows.
   const bool bf16_gradients = bf16 && layout.micro_batches == 1;
   memory.gradients = layout.zero >= 2 ? engine.gradient_bytes * rows
                      : bf16_gradients ? 2 * parameters

@@ -51,7 +51,7 @@ Interval IntervalOf(double value, double low, double high, double deviation) {
           value + std::hypot(own, high - value)};
 }
 
-// Of the first stage's forwards.
+// Start times of the first stage's forwards.
 std::vector<double> StartsOfMicroBatches(const Schedule& schedule,
                                          const Timeline& timeline) {
   std::vector<double> starts;

@@ -105,7 +105,7 @@ class StepModel {
   // Simulates all micro-batches.
   absl::StatusOr<Timing> TimeInFull(const Layout& layout, CostSide side,
                                     bool with_link);
-  // Of each rank along pp.
+  // The memory of each rank along pp.
   absl::StatusOr<std::vector<Memory>> MemoryInFull(const Layout& layout,
                                                    bool with_messages);
   absl::StatusOr<Memory> FullestRank(const Layout& layout, bool with_messages);

@@ -195,7 +195,7 @@ absl::StatusOr<std::vector<CostEstimate>> BucketCosts(
   return costs;
 }
 
-// Those of a bucket's all-reduce that are not in `lines` yet.
+// Adds the extrapolations of a bucket's all-reduce that `lines` lacks.
 void AddExtrapolations(const Layout& layout, double bytes,
                        const NetworkModel& network,
                        std::vector<std::string>& lines) {

@@ -28,7 +28,8 @@ struct Prediction : StepEstimate {
   ExampleUnit unit = {};            // in which rates are printed
   double peak_bytes = 0;            // of the fullest rank; 0: not known
   double link_seconds = 0;          // as in SimulatedLayout
-  // What goes beyond the measurements, and what else is assumed, one line each.
+  // Extrapolations beyond the measurements, and other assumptions, one line
+  // each.
   std::vector<std::string> extrapolations = {};
   std::vector<std::string> assumptions = {};
 

@@ -219,7 +219,7 @@ struct SimulatedLayout {
   // host of its own. 0 where all are on one, or where neither is known.
   double link_seconds = 0;
   double peak_bytes = 0;
-  // What goes beyond the measurements, one line each.
+  // Extrapolations beyond the measurements, one line each.
   std::vector<std::string> extrapolations;
   std::vector<std::string> assumptions;
 };

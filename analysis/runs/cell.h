@@ -109,9 +109,9 @@ struct MeasuredRun {
   Throughput throughput;
 };
 
-// The runs that can be measured, but those of comm_bench. Parts of one job
-// (JobsOf) in one configuration are one repetition: the part with the most
-// steps after warm-up. Appends what is left out, and why, to `left_out`.
+// Returns the runs that can be measured, except those of comm_bench. Parts of
+// one job (JobsOf) in one configuration are one repetition: the part with the
+// most steps after warm-up. Appends to `left_out` why other runs are left out.
 std::vector<MeasuredRun> MeasureRuns(absl::Span<const RunTrace> runs,
                                      const ThroughputConfig& config,
                                      std::vector<std::string>* left_out);
@@ -119,9 +119,9 @@ std::vector<MeasuredRun> MeasureRuns(absl::Span<const RunTrace> runs,
 // Groups MeasureRuns() into cells by trainer, world size, hosts, batch and its
 // division into micro-batches, replicas and stages, threads, the kinds of CPU
 // and of device, the backend, and the flags that do not follow the world size.
-// The order is "single" first, then by trainer, world size and batch. Why a run
-// is left out, or has no PipelineUse in spite of schedule records, is appended
-// to `left_out`.
+// The order is "single" first, then by trainer, world size and batch. Appends
+// to `left_out` why a run is left out, or has no PipelineUse in spite of
+// schedule records.
 std::vector<Cell> GroupIntoCells(absl::Span<const RunTrace> runs,
                                  const ThroughputConfig& config,
                                  std::vector<std::string>* left_out);

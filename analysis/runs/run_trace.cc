@@ -150,7 +150,7 @@ std::vector<int64_t> StepNumbers(const RankTrace& trace) {
   return numbers;
 }
 
-// Empty, or where the run's loss was first not finite.
+// Returns where the run's loss was first not finite, or "".
 std::string WhyDiverged(const RunTrace& run) {
   const StepRecord* first = nullptr;
   for (const RankTrace& trace : run.ranks) {

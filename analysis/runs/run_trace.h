@@ -89,11 +89,10 @@ absl::Status RunError(const RunTrace& run, absl::string_view reason);
 // schedule records, if any, agree on the replicas.
 absl::Status CheckRun(const RunTrace& run);
 
-// Of each run the place of the first run of its job. A run continues a job
-// where it follows a launcher's restart or its first step is not step 1, as
-// after
-// --resume: the job of the latest run before it with the same checkpoint_dir,
-// or, without one, of the same file and flags.
+// Returns, for each run, the index of the first run of its job. A run continues
+// a job if it follows a launcher's restart or its first step is not step 1, as
+// after --resume: the job of the latest run before it of the same trainer with
+// the same checkpoint_dir or, without one, with the same file and flags.
 std::vector<size_t> JobsOf(absl::Span<const RunTrace> runs);
 
 // The host of each recorded rank, numbered in the order of their first ranks;

@@ -29,12 +29,12 @@ absl::StatusOr<RunTrace> MakeRun(const StudyConfig& config,
                                  HeldSignals& signals);
 
 // The records of `planned` where config.output_dir has all of them. NotFound if
-// there are none; FailedPrecondition where they are of something else or cut
-// short. Changes nothing.
+// there are none; FailedPrecondition if they belong to another run or are
+// truncated. Changes nothing.
 absl::StatusOr<RunTrace> LoadFinishedRun(const StudyConfig& config,
                                          const PlannedRun& planned);
 
-// The same; records of something else, or cut short, are renamed to
+// The same, but records of another run, and truncated ones, are renamed to
 // RunPaths::incomplete, and are NotFound too.
 absl::StatusOr<RunTrace> FindFinishedRun(const StudyConfig& config,
                                          const PlannedRun& planned);

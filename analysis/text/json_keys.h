@@ -1,4 +1,4 @@
-// JSON objects that people write: keys that nobody reads are mistakes.
+// Hand-written JSON objects: unknown keys are mistakes.
 #ifndef RANKWISE_ANALYSIS_TEXT_JSON_KEYS_H_
 #define RANKWISE_ANALYSIS_TEXT_JSON_KEYS_H_
 

@@ -67,7 +67,7 @@ void RunRankOnGpu(int rank, int world_size, const std::string& store,
   env.world_size = env.local_world_size = world_size;
   CommConfig config;
   config.backend = "nccl";
-  config.device = "cuda";  // of its local rank
+  config.device = "cuda";  // the GPU of its local rank
   config.file_store = store;
   config.collective_timeout = absl::Seconds(60);
   auto comm = Communicator::Create(env, config);
@@ -235,7 +235,7 @@ TEST_P(LayerTest, RegisteredBuffersHoldTheRightResults) {
           config.registered = true;
           const auto measured =
               MeasureRow(*layer, rank.control, collective, call, {}, config);
-          // As c10d's allocator on GPUs without multicast.
+          // c10d's allocator fails like this on GPUs without multicast.
           if (absl::IsFailedPrecondition(measured.status()))
             GTEST_SKIP() << measured.status();
           ASSERT_TRUE(measured.ok()) << measured.status();

@@ -40,7 +40,7 @@ absl::Status CheckTogether(const BenchConfig& config) {
   return absl::OkStatus();
 }
 
-// The axes of several ranks.
+// The axes of more than one rank.
 std::vector<MeshAxis> Divided(std::vector<MeshAxis> mesh) {
   std::erase_if(mesh, [](const MeshAxis& axis) { return axis.size == 1; });
   return mesh;

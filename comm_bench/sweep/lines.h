@@ -24,9 +24,9 @@ absl::StatusOr<std::vector<std::vector<int>>> GroupsOf(
 absl::StatusOr<std::vector<std::vector<int>>> LinesOf(const BenchConfig& config,
                                                       int world_size);
 
-// `config` with the mesh on which `traffic` was recorded, where that is known
-// and a mesh or an axis is asked for. InvalidArgument if --mesh divides the
-// ranks in another way, or gives the axes other names.
+// Returns `config` with the mesh on which `traffic` was recorded, if that is
+// known and `config` has a mesh or an axis. InvalidArgument if --mesh divides
+// the ranks in another way, or gives the axes other names.
 absl::StatusOr<BenchConfig> OnRecordedMesh(BenchConfig config,
                                            const RecordedTraffic& traffic);
 

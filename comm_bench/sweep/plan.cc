@@ -234,7 +234,7 @@ absl::Status CheckTraffic(const BenchConfig& config, const Job&) {
       "--traffic, --traffic_skew: only for --collectives=all_to_all_v");
 }
 
-// Empty, or what the backend lacks of a call that others make.
+// Returns what the backend lacks for a call that other backends support, or "".
 std::string WhyBackendLacks(const SweepCase& item, const Job& job) {
   const bool averages = item.collective->reduces && item.op == ReduceOp::AVG;
   if (!averages || job.backend != "mpi") return "";

@@ -23,7 +23,7 @@ struct RecordedTraffic {
   std::string backend;                       // "gloo"
   std::map<std::string, std::string> flags;  // as in RunRecord
   int world_size = 1;
-  std::vector<RecordedAxis> mesh;  // as in RunRecord; empty: not known
+  std::vector<RecordedAxis> mesh;  // as in RunRecord; empty if unknown
   // Ascending by step; each with the records of all ranks, by rank.
   std::vector<std::vector<TrafficRecord>> steps;
 };

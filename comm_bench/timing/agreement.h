@@ -1,5 +1,6 @@
-// What ranks agree on in addition to what is measured. All are collective, and
-// what a rank sends and holds does not grow with the number of ranks.
+// Agreement between ranks on flags, errors and texts. All functions are
+// collective; the bytes that a rank sends and holds do not grow with the number
+// of ranks.
 #ifndef RANKWISE_COMM_BENCH_TIMING_AGREEMENT_H_
 #define RANKWISE_COMM_BENCH_TIMING_AGREEMENT_H_
 
@@ -22,10 +23,10 @@ bool AnyStopped(Control& control, const std::atomic<bool>* stop);
 absl::Status AllOk(Control& control, const absl::Status& own,
                    const std::string& what);
 
-// The lowest rank whose `own` is true; -1 where none is.
+// Returns the lowest rank whose `own` is true, or -1.
 int FirstRankWith(Control& control, bool own);
 
-// `own` of rank `from`.
+// Returns `own` of rank `from`, on every rank.
 std::string TextFrom(Control& control, const std::string& own, int from);
 
 // InvalidArgument, the same on every rank, names the first flag that differs, a

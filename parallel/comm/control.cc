@@ -13,7 +13,7 @@
 namespace rankwise {
 namespace {
 
-// The largest that MPI promises: engines count theirs from 0.
+// The largest tags that MPI guarantees; engines count theirs up from 0.
 constexpr int kTag = 32766;
 constexpr int kTextTag = 32767;
 

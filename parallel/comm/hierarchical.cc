@@ -80,7 +80,7 @@ struct Pending {
   at::Tensor tensor;  // it, flat
   at::Tensor whole;   // the same, or a copy that divides by the ranks of a host
   at::Tensor part;    // of this rank
-  // Of each part; kUnsetTimeout: the group's.
+  // Of each of the three collectives; kUnsetTimeout means the group's timeout.
   std::chrono::milliseconds timeout = c10d::kUnsetTimeout;
   WorkPtr scattered;
   c10::intrusive_ptr<Future> future;
@@ -157,9 +157,9 @@ class HierarchicalProcessGroup : public c10d::ProcessGroup {
     setBackend(c10::kCPU, flat->getBackendType(), flat->getBackend(c10::kCPU));
     setDefaultBackend(flat->getBackendType());
   }
-  // The thread is not joined by itself, where a callback of a future has the
-  // group's last reference, nor in a group that has failed, where it waits for
-  // collectives that end with the communicator.
+  // Detaches the thread where a join would never return: on the thread itself,
+  // when a future's callback drops the group's last reference, and in a failed
+  // group, whose collectives only end with the communicator.
   ~HierarchicalProcessGroup() override {
     std::unique_lock<std::mutex> lock(queue_->mutex);
     queue_->stops = true;

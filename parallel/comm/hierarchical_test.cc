@@ -128,7 +128,7 @@ TEST(HierarchicalTest, AWaitEndsAfterItsTimeout) {
   });
 }
 
-// As an engine does that is destroyed by what it waits for.
+// As when a completion callback destroys the engine that owns the group.
 TEST(HierarchicalTest, ACallbackMayHaveTheLastReference) {
   OnHosts({0, 0, 1, 1}, [](Communicator& comm) {
     std::promise<void> ended;

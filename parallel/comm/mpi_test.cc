@@ -67,12 +67,12 @@ TEST_F(MpiTest, RanksThatMpirunStartsConnect) {
       << process.Stdout();
 }
 
-// Over UCX, which InfiniBand uses, tags end at 2^23 - 1.
+// UCX, the transport for InfiniBand, limits tags to 2^23 - 1.
 TEST_F(MpiTest, ControlMessagesHaveTagsThatUcxCarriesAndLargerOnesAreRefused) {
   TestProcess info({"/bin/sh", "-c", "ompi_info --parsable"});
   if (info.Wait() != 0 ||
       info.Stdout().find("mca:pml:ucx:version") == std::string::npos) {
-    GTEST_SKIP() << "this OpenMPI is without UCX";
+    GTEST_SKIP() << "this Open MPI was built without UCX";
   }
   TestProcess process(Ranks(2, "control"),
                       {"OMPI_MCA_pml=ucx", "OMPI_MCA_pml_ucx_tls=any",

@@ -49,8 +49,8 @@ c10d::TCPStoreOptions TcpOptions(int port, absl::Duration timeout) {
   return options;
 }
 
-// `listener` accepts connections at `loopback`, to which the server's own end
-// connects.
+// Serves a store on `listener`, which accepts connections at `loopback`; the
+// server's own client connects there.
 StorePtr Serve(const Listener& listener, const std::string& loopback,
                absl::Duration timeout) {
   c10d::TCPStoreOptions options = TcpOptions(listener.port, timeout);

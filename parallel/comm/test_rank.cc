@@ -80,7 +80,7 @@ absl::Status EndOne(Communicator& comm, void (*end)()) {
   return ReduceForever(comm);
 }
 
-// The others need nothing of rank 1 any more, and end.
+// Rank 1 stops once the other ranks no longer need it; they end.
 absl::Status StopOneAtTheEnd(Communicator& comm) {
   RETURN_IF_ERROR(SumOfRanks(comm));
   if (comm.rank() == 1) raise(SIGSTOP);
@@ -245,7 +245,7 @@ absl::Status CheckVariants(Communicator& comm) {
   return comm.Barrier();
 }
 
-// Small messages, which have tags of their own.
+// Control messages, which use reserved tags.
 absl::Status SendControlMessages(Communicator& comm) {
   try {
     const auto control = MakeGroupControl(comm.process_group());
@@ -277,9 +277,9 @@ BackendRequest RequestOf(const RankEnv& env, StorePtr store,
   return request;
 }
 
-// Rank 1 says that it has arrived for a second group, and stops: MPI blocks
-// rank 0 in the group's creation. Rank 0's collective in the first group times
-// out all the same, and so does the creation.
+// Rank 1 publishes its arrival for a second group but never creates it, so MPI
+// blocks rank 0 in the group's creation. Rank 0's collective in the first group
+// and the creation must both time out.
 absl::Status StopInGroupCreation(Communicator& comm) {
   const StorePtr store = c10::make_intrusive<c10d::FileStore>(
       absl::GetFlag(FLAGS_file_store) + ".other", comm.world_size());
@@ -300,7 +300,7 @@ absl::Status StopInGroupCreation(Communicator& comm) {
   return made;
 }
 
-// The last rank is killed; the others go on in a group of their own, until the
+// The last rank is killed; the others continue in a group without it, until the
 // launcher ends them.
 absl::Status GoOnWithoutTheLastRank(Communicator& comm) {
   std::vector<int> others;
@@ -333,7 +333,7 @@ class LostStore : public c10d::HashStore {
   }
 };
 
-// Twice, as two groups would. Before any communicator.
+// Starts MPI twice, as two groups would, before any communicator exists.
 absl::Status StartMpiWithALostStore(const RankEnv& env) {
   absl::Status status;
   for (int i = 0; i < 2; ++i) {

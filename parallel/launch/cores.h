@@ -6,20 +6,20 @@
 
 namespace rankwise {
 
-// Logical cores that the ranks of this job on this machine may use together.
+// Logical cores that this job's ranks on this machine may use together:
+// UsableCores() of this rank and its parent process.
 //
 // A launcher that binds its ranks (mpirun --bind-to, srun --cpu-bind, torchrun
-// --numa-binding) leaves each with a few cores, and has the mask that it
-// divided among them; --nproc, and any launcher that does not bind, has the
-// ranks' own mask. Therefore: UsableCores() of this rank and its parent
-// process. A rank without local peers counts its own cores alone, as its parent
-// may be any shell.
+// --numa-binding) gives each a few cores and has the mask that it divided among
+// them; a launcher that does not bind, such as --nproc, has the same mask as
+// its ranks. A rank without local peers counts only its own cores, since its
+// parent may be any shell.
 //
-// Ranks that are bound to the same cores by hand, without a launcher, are taken
-// for ranks with all cores of the shell that starts them: give them --threads.
+// Ranks bound to the same cores by hand, without a launcher, appear to have all
+// cores of the shell that starts them; set --threads for them.
 int CoresOfLocalRanks(const RankEnv& env);
 
-// An equal share of those for each rank, but no more than this rank's own
+// An equal share of CoresOfLocalRanks(), but no more than this rank's own
 // cores; at least 1.
 int CoresPerRank(const RankEnv& env);
 

@@ -31,8 +31,8 @@ void BindToOneCpu() {
   sched_setaffinity(0, sizeof(first), &first);
 }
 
-// What `count` gives in a child process that is bound to one CPU by itself, as
-// a launcher binds a rank, or whose parent is bound as well.
+// Returns count() in a child process that is bound to one CPU, as a launcher
+// binds a rank; with `parent_too`, its parent is bound as well.
 int InBoundChild(const std::function<int()>& count, bool parent_too) {
   const pid_t launcher = fork();
   if (launcher == 0) {

@@ -22,10 +22,10 @@ std::vector<NetworkInterface> NetworkInterfaces();
 // The interface that has `address`; without a name where none has.
 NetworkInterface InterfaceWith(const std::string& address);
 
-// At which processes of this machine reach each other: "127.0.0.1", or "::1" on
-// a machine with IPv6 only. Unavailable where no interface that is up has
-// either, with what to do: the kernel lets programs listen there all the same,
-// and drops what they send.
+// The address at which processes of this machine reach each other: "127.0.0.1",
+// or "::1" on a machine with IPv6 only. Unavailable, with the fix, if no
+// interface that is up has either: the kernel would let programs listen there
+// but drop their packets.
 absl::StatusOr<std::string> LoopbackAddress();
 
 // Equal for processes that share their interfaces: those of one machine, unless

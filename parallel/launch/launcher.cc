@@ -55,7 +55,7 @@ struct Child {
   RankProcess process;
   int log_fd = -1;
   bool running = true;
-  std::optional<SteadyTime> stopped;  // since when, by SIGSTOP
+  std::optional<SteadyTime> stopped;  // time of the SIGSTOP, if stopped
   bool succeeded = false;
   std::unique_ptr<LineRelay> out, err;
 };
@@ -86,8 +86,8 @@ class Launcher {
   void PassOn(int fd, absl::string_view line, const std::string& where);
 
   void AbandonStart();
-  // Handles what has happened: output, signals, ranks that have ended, and
-  // deadlines that have passed. Waits for up to `patience` for it.
+  // Waits up to `patience` for an event, then handles output, signals, ranks
+  // that have ended and deadlines that have passed.
   void Attend(absl::Duration patience);
   void Poll(absl::Duration patience);
   void ReadSignals();
@@ -101,8 +101,8 @@ class Launcher {
   void SignalAll(int signal);
   bool AnyRunning() const;
   bool WorkIsLost() const;
-  // Until the ranks that run, all of which are stopped, are to be killed;
-  // infinite where one is not, or none has ended.
+  // Time until the first stopped rank is killed; infinite while some running
+  // rank is not stopped, or no rank has ended.
   absl::Duration LeftToStopped() const;
 
   const LaunchConfig config_;
@@ -164,7 +164,7 @@ absl::Status Launcher::Start() {
   return absl::OkStatus();
 }
 
-// The ranks that run wait for those that are not started.
+// The running ranks would wait for those that were not started.
 void Launcher::AbandonStart() {
   const int missing = config_.nproc - static_cast<int>(children_.size());
   if (missing == 0) return;
@@ -241,8 +241,8 @@ bool Launcher::AnyRunning() const {
                      [](const Child& child) { return child.running; });
 }
 
-// Of the ranks that the job can do without none is left, and none has returned
-// 0: the others can only wait.
+// No rank from needed_ranks on is running or has returned 0, so the needed
+// ranks can only wait.
 bool Launcher::WorkIsLost() const {
   return std::none_of(children_.begin(), children_.end(),
                       [&](const Child& child) {

@@ -21,11 +21,11 @@ struct LaunchConfig {
   // which the last of the others is gone: SIGTERM first, SIGKILL near the end.
   absl::Duration grace = absl::Seconds(5);
   // Ranks from this number on may fail, except by bad usage: the job continues
-  // without them, as long as one of them still runs or has returned 0. 0: it
-  // needs all ranks.
+  // without them, as long as one of them still runs or has returned 0. With 0
+  // the job needs all ranks.
   int needed_ranks = 0;
   // A rank that has been stopped (SIGSTOP) for this long is killed once no
-  // other rank runs, as nobody else would notice it.
+  // other rank runs, since only other ranks would notice it.
   absl::Duration stop_limit = absl::Minutes(5);
   // How many times a failed job is restarted.
   int max_restarts = 0;
@@ -54,7 +54,7 @@ struct LaunchConfig {
 // the launcher is killed.
 //
 // If a rank fails that the job does not need (needed_ranks), the launcher only
-// says so; the other ranks decide about the exit code. A rank that stays
+// logs it; the other ranks determine the exit code. A rank that stays
 // stopped when all others have ended (stop_limit) is killed, and counts as
 // failed.
 //
@@ -82,7 +82,7 @@ int LaunchRanks(const LaunchConfig& config, int argc, char** argv);
 //   (TORCH_WARN) are still printed. TORCH_CPP_LOG_LEVEL=INFO shows the log.
 // - output that cannot be written is a failure (CheckStandardOutputAtExit).
 // - NCCL's variables: see PrepareForNccl().
-// - IgnoreSigpipe(): a lost peer or reader is an error of a write.
+// - IgnoreSigpipe(): a lost peer or reader becomes a write error.
 void PrepareRankProcess();
 
 }  // namespace rankwise

@@ -138,7 +138,7 @@ TEST(LauncherTest, AStoppedRankIsKilledWhenAllOthersHaveEnded) {
   argv.push_back("--collective_timeout=3s");
   TestProcess process(argv);
   ASSERT_TRUE(process.AwaitOutput("sum 3", 2));
-  EXPECT_EQ(process.Wait(absl::Seconds(2)), -1);  // it may be continued
+  EXPECT_EQ(process.Wait(absl::Seconds(2)), -1);  // may still be continued
   EXPECT_EQ(process.Wait(absl::Seconds(10)), 128 + SIGKILL);
   EXPECT_THAT(process.Stderr(),
               ContainsRegex("rank 1 \\(process [0-9]+\\) is stopped by a "
@@ -230,7 +230,7 @@ TEST(LauncherTest, ASecondSignalEndsAPreemptedJobAtOnce) {
   EXPECT_TRUE(AllGone(PidsIn(process.Stdout())));
 }
 
-// The launcher is still forking: a thousand ranks are not started at once.
+// The launcher is still forking: starting a thousand ranks takes a while.
 TEST(LauncherTest, ASignalWhileRanksStartEndsTheJobAtOnce) {
   for (const std::string scenario : {"forever", "preempt"}) {
     const std::string log_dir = TemporaryPath("many");
@@ -250,7 +250,7 @@ TEST(LauncherTest, ASignalWhileRanksStartEndsTheJobAtOnce) {
   }
 }
 
-// `script` in a network namespace of its own, whose loopback interface is down.
+// Runs `script` in a new network namespace, whose loopback interface is down.
 TestProcess InNetwork(const std::string& script) {
   return TestProcess({"/usr/bin/unshare", "--net", "/bin/sh", "-c", script});
 }
@@ -259,7 +259,7 @@ class NetworkTest : public testing::Test {
  protected:
   void SetUp() override {
     if (InNetwork("ip link set lo up").Wait() != 0)
-      GTEST_SKIP() << "network namespaces cannot be made here";
+      GTEST_SKIP() << "network namespaces cannot be created here";
   }
   const std::string command_ = absl::StrCat(
       "exec ", Runfile("parallel/comm/test_rank"), " --scenario=all");

@@ -17,8 +17,8 @@
 namespace rankwise {
 namespace {
 
-// Where the ranks of one machine meet. If the loopback interface is down, that
-// is found, and said, when they meet.
+// The rendezvous address of ranks on one machine. A loopback interface that is
+// down is reported at the rendezvous.
 std::string Loopback() { return LoopbackAddress().value_or("127.0.0.1"); }
 
 std::optional<std::string> LookUpProcess(const std::string& name) {

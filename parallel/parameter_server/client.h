@@ -37,7 +37,7 @@ class ParameterClient {
   // Pulls the parameters and buffers. Returns where training continues.
   Reply Begin();
 
-  // Every step ends with one of the three calls that follow.
+  // Every step ends with PushGradients, PushDifference or EndStep.
   struct Push {
     double learning_rate = 0;
     double loss = 0;       // of the step
@@ -57,8 +57,8 @@ class ParameterClient {
   // Returns when the parameters of the buckets up to this one are in place.
   void Await(size_t bucket);
   void AwaitAll() { Await(layout_.buckets() - 1); }
-  // Nothing is pushed; the servers learn that a step is done. The learning rate
-  // is not used.
+  // Reports to the servers that a step without a push is done. The learning
+  // rate is ignored.
   void EndStep(const Push& step);
   // The servers are ending the job: this worker must not push again.
   bool ended() const { return ended_; }

@@ -26,7 +26,7 @@ namespace rankwise {
 namespace {
 
 constexpr int64_t kHeaderSize = 8;
-// Of a message that is never sent.
+// Tag of a message that is never sent.
 constexpr int kNeverTag = 1 << 30;
 
 // Integers of up to 53 bits are exact.
@@ -56,16 +56,16 @@ absl::StatusOr<Consistency> ParseConsistency(const std::string& text) {
       "must be bsp, ssp:K with K of at least 0, such as ssp:2, or async");
 }
 
-// When a connection breaks, Gloo fails the receives that nothing has arrived
-// for, but not the messages of which a part was transferred: these would block
-// until the timeout. So one receive, which nothing ever arrives for, is always
-// posted, and its failure interrupts all waits.
+// When a connection breaks, Gloo fails receives that have not started, but not
+// partly transferred messages, which would block until the timeout. Therefore a
+// receive of a message that is never sent stays posted, and its failure
+// interrupts all waits.
 struct Link::Connection {
   Connection(Group any_pair, bool interrupts_waits)
       : pair(std::move(any_pair)) {
     if (!interrupts_waits) return;
     std::vector<at::Tensor> nothing = {at::empty({1}, at::kByte)};
-    // Not monitored: in the log it would be a message that is late.
+    // Not monitored: the log would show it as a late message.
     break_notice =
         WithoutMonitoring(pair.process_group()->getBackend(c10::kCPU))
             ->recv(nothing, other(), kNeverTag);
@@ -106,7 +106,7 @@ struct Link::Connection {
   const Group pair;
   WorkPtr break_notice;
   std::thread watcher;
-  std::mutex mutex;  // guards what follows
+  std::mutex mutex;  // guards the members below
   std::vector<c10::weak_intrusive_ptr<c10d::Work>> in_flight;
   bool is_broken = false;
 };

@@ -8,8 +8,8 @@
 //                      of the model's buffers
 //   server to worker   after kPull and kPush: reply, one message per bucket,
 //                      and after kPull the first server's buffers; before it,
-//                      while the worker has to wait for others, replies that
-//                      say no more than this
+//                      replies with only `waiting` set, while the worker has
+//                      to wait for others
 #ifndef RANKWISE_PARALLEL_PARAMETER_SERVER_PROTOCOL_H_
 #define RANKWISE_PARALLEL_PARAMETER_SERVER_PROTOCOL_H_
 
@@ -50,7 +50,7 @@ struct Request {
   int64_t read_version = 0, read_round = 0;
   double learning_rate = 0;
   double loss = 0;  // mean over the steps since the last push
-  // Of kStep and kPush: the step's own loss, and the worker's examples in it.
+  // kStep and kPush: the step's own loss, and the worker's examples in it.
   double step_loss = 0;
   int64_t examples = 0;
 };
@@ -62,22 +62,22 @@ struct Reply {
   // Where a worker that starts continues: optimizer steps done, the epoch, its
   // micro-batches done.
   int64_t step = 0, epoch = 1, position = 0;
-  // The worker has to wait for others: nothing but another reply follows. Sent
-  // several times per collective timeout, so that a wait for other workers is
-  // not taken for a dead server.
+  // The worker has to wait for others; only another reply follows. Sent several
+  // times per collective timeout, so that waiting for other workers does not
+  // look like a dead server.
   bool waiting = false;
 };
 
 using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
-// The connection of one server and one worker. Copies share it. Thread-safe
-// between connections, not within one. All throw what the process group throws.
+// The connection between a server and a worker, shared by all copies. Different
+// connections may be used concurrently, one connection may not. All calls throw
+// what the process group throws.
 class Link {
  public:
-  // `interrupts_waits`: for Gloo, which does not wake who waits for a message
-  // of which a part was transferred when the connection broke. A thread then
-  // interrupts all waits when that happens. The process group must outlive all
-  // copies.
+  // `interrupts_waits`: a thread interrupts all waits when the connection
+  // breaks, for Gloo, which does not wake waits for partly transferred
+  // messages. The process group must outlive all copies.
   Link(Group pair, bool interrupts_waits);
 
   int peer() const;  // its rank in the job
@@ -94,7 +94,7 @@ class Link {
   std::shared_ptr<Connection> connection_;
 };
 
-// Waits for all of them and clears `works`. Throws if a wait was interrupted
+// Waits for all works and clears the list. Throws if a wait was interrupted
 // and its message is not complete.
 void WaitFor(std::vector<WorkPtr>& works);
 

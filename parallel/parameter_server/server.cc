@@ -117,7 +117,8 @@ void ParameterServer::ReceivePush(Peer& peer) {
   WaitFor(works);
 }
 
-// Until the worker's push is applied and the consistency lets it continue.
+// Blocks until the worker's push is applied and the consistency lets it
+// continue, sending a `waiting` reply every quarter of the collective timeout.
 void ParameterServer::AwaitOthers(Peer& peer,
                                   std::unique_lock<std::mutex>& lock) {
   const auto interval =
@@ -204,7 +205,8 @@ bool ParameterServer::CanApply() const {
          });
 }
 
-// Of workers that have finished, one is enough: they may have had fewer steps.
+// All working workers must have done the step. If none is working, one that has
+// finished is enough: the others may have had fewer steps.
 bool ParameterServer::StepIsDone() const {
   const bool any_works = CountIn(Peer::State::kWorking) > 0;
   const auto has_done = [](const auto& peer) { return !peer->steps.empty(); };

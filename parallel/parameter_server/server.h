@@ -31,24 +31,23 @@ struct ParameterServerConfig {
   // workers that are not lost.
   bool scale_by_staleness = false;
   int64_t bucket_bytes = int64_t{4} << 20;
-  // How long a worker, and a server, may be silent: that of the connections. A
-  // worker that waits for others hears from the server in shorter intervals.
+  // How long a worker or a server may be silent; the connections' timeout. A
+  // worker that waits for others gets replies at shorter intervals.
   absl::Duration collective_timeout = absl::Minutes(5);
 };
 
-// What a server did in a step of the workers.
+// A server's results for one step of the workers.
 struct ServedStep {
-  // Mean over the workers that have done the step; NaN without any.
+  // Mean over the workers that have done the step; NaN if none has.
   double loss = 0;
-  // The first of these workers whose loss is not finite, by rank in the job; -1
-  // without one.
+  // Rank in the job of the first such worker whose loss is not finite, or -1.
   int non_finite_worker = -1;
-  // That all workers have reported since the step before.
+  // Examples that all workers have reported since the previous step.
   int64_t examples = 0;
   double wait_seconds = 0;
-  // How long the step took the workers that are left, where the server learned
-  // of its end late: while it waited for a worker that it lost, the others may
-  // have done this step and further ones.
+  // Duration of the step for the remaining workers, set if the server learned
+  // of its end late: while it waited for a lost worker, the others may have
+  // done this step and later ones.
   std::optional<double> seconds;
   std::vector<UpdateRecord> updates;
 };
@@ -91,9 +90,9 @@ class ParameterServer {
   // From here on workers are answered. `start`: where their training continues.
   void Serve(Update update, OnLost on_lost, const Reply& start);
 
-  // Returns when all workers that are left have done one step more, and what
-  // they pushed after it has been applied. Throws std::runtime_error when all
-  // are lost: what the connection of the last one said.
+  // Returns when all remaining workers have done one more step and their pushes
+  // after it have been applied. Throws std::runtime_error when all workers are
+  // lost, with the connection error of the last one.
   ServedStep FinishStep();
 
   // Copies all servers' rows to the parameters. Collective over `servers`,

@@ -373,7 +373,7 @@ TEST(ParameterServerTest, MovesAreAveraged) {
       });
   for (const NamedTensor& each : seen.parameters)
     EXPECT_TRUE(each.tensor.allclose(at::full_like(each.tensor, 15)));
-  // Each step has its own loss; an update has that of all since the last push.
+  // Each step has its own loss; an update, the mean since the last push.
   ASSERT_EQ(seen.steps.size(), 2u);
   EXPECT_EQ(seen.steps[0].loss, 2.5);
   EXPECT_EQ(seen.steps[1].loss, 0);
@@ -440,7 +440,7 @@ TEST(ParameterServerTest, StepsThatTheOthersDidMeanwhileTakeTheirOwnTime) {
     EXPECT_GT(*step.seconds, 0.9 * kStepSeconds);
     examples += step.examples;
   }
-  EXPECT_EQ(examples, 4 * kSteps);  // nothing of the lost worker
+  EXPECT_EQ(examples, 4 * kSteps);  // none of the lost worker
 }
 
 TEST(ParameterServerTest, ElasticWorkersAndServersMoveTowardsEachOther) {

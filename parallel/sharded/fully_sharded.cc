@@ -154,8 +154,8 @@ void FullyShardedDataParallel::AddSection(
 torch::Tensor FullyShardedDataParallel::Run(size_t section,
                                             const Forward& forward,
                                             const torch::Tensor& x) {
-  // Not before: autograd adds up gradients on the stream that is current when
-  // their accumulators are made, which is the stage's in a pipeline.
+  // Not earlier: autograd accumulates gradients on the stream that is current
+  // when their accumulators are created; in a pipeline, the stage's stream.
   for (const size_t unit : order_.units_of(section)) {
     if (gradients_[unit].accumulators.empty()) WatchGradients(unit);
   }

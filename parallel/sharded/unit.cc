@@ -24,7 +24,7 @@ torch::Tensor FlatView(const torch::Tensor& tensor) {
   return at::as_strided(tensor.detach(), {tensor.numel()}, {1});
 }
 
-// Shaped as `tensor`; every access to its values throws `error`.
+// A tensor of the shape of `tensor` whose values throw `error` when accessed.
 torch::Tensor WithoutMemory(const torch::Tensor& tensor,
                             const std::string& error) {
   const auto storage = c10::make_intrusive<c10::StorageImpl>(
@@ -155,7 +155,7 @@ void ShardedUnit::Allocate() {
   if (config_.stage < 3) return;
   for (ShardedParameter& parameter : parameters_) {
     const c10::Device device = parameter.memory.device();
-    const c10::DeviceGuard guard(device);  // allocators use the current one
+    const c10::DeviceGuard guard(device);  // allocators use the current device
     c10::StorageImpl* storage =
         parameter.memory.storage().unsafeGetStorageImpl();
     storage->set_data_ptr_noswap(

@@ -35,9 +35,9 @@ struct ShardedParameter {
   torch::Tensor memory;  // of the gathered values; autograd saves views of it
   torch::Tensor no_memory;  // ZeRO 3: reading it throws an error with the name
   torch::Tensor rows;       // this rank's, which the optimizer updates
-  int64_t begin = 0;        // the first of them
+  int64_t begin = 0;        // the first row
   int64_t chunk = 0;        // numbers in a line of the buffer
-  int64_t offset = 0;       // where they begin
+  int64_t offset = 0;       // of the chunk in the line
   bool counted = false;     // its gradient, among the unsharded bytes
 
   bool trained() const { return whole.requires_grad(); }
@@ -69,9 +69,9 @@ class ShardedUnit {
   // `free` it is also given back.
   void Invalidate(bool free);
 
-  // Call before backward adds to the gradient of another micro-batch, if there
-  // is one: makes it of the type of `rows`, so that sums do not round to that
-  // of narrower parameters.
+  // Call before backward adds to the gradient of an earlier micro-batch, if
+  // there is one: converts it to the type of `rows`, so that sums do not round
+  // to the parameters' narrower type.
   void WidenGradient(ShardedParameter& parameter);
   // Counts the memory of a parameter's gradient, which backward has written.
   void CountGradient(ShardedParameter& parameter);
@@ -93,15 +93,15 @@ class ShardedUnit {
   struct Exchange {
     torch::Tensor input, output;
     c10::intrusive_ptr<c10d::Work> work;  // null if none is under way
-    // After the output was written, if no other rank takes part.
+    // Recorded after the output was written, if no other rank takes part.
     std::optional<DeviceEvent> written;
   };
 
   void Divide(const NamedTensor& parameter);
   void Allocate();
   static void Free(ShardedParameter& parameter);
-  // The current stream waits, which may be another one than that which started
-  // the exchange: in a pipeline each stage has its own.
+  // Makes the current stream wait, which may differ from the stream that
+  // started the exchange: in a pipeline each stage has its own.
   void Wait(Exchange& exchange, ExposedComm& waited);
   void SetGradient(ShardedParameter& parameter, const torch::Tensor& mean);
 

@@ -118,7 +118,7 @@ TEST_F(UnitOnStreamsTest, ParametersAreAllocatedOnTheirDevice) {
   EXPECT_EQ(weight_.storage().device(), kDevice);
 }
 
-// As --offload_optimizer with --reduce_every_microbatch.
+// As with --offload_optimizer and --reduce_every_microbatch.
 TEST_F(UnitOnStreamsTest, GradientsOfOffloadedRowsAddUpOnTheHost) {
   ShardedUnit unit = MakeUnit({.stage = 2, .offload = true});
   for (int micro_batch = 0; micro_batch < 2; ++micro_batch) {

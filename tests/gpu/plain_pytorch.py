@@ -2,8 +2,8 @@
 """What the trainers are compared with on a GPU: the same models as plain PyTorch, eager.
 
 SimpleCNN: fp32, Adam. GPT-2 of 124 M parameters: bf16 autocast, scaled-dot-product attention, fused AdamW. As in the
-trainers, nothing rounds to TF32 without --tf32. Batches lie on the GPU before the clock starts, which leaves out the
-loading that the trainers do: it favours PyTorch. Prints `examples_per_second N`.
+trainers, nothing rounds to TF32 without --tf32. Batches are on the GPU before the clock starts: the timing leaves out
+the loading that the trainers do, which favours PyTorch. Prints `examples_per_second N`.
 """
 
 import argparse

@@ -125,7 +125,7 @@ class Runner:
             print(HEADER)
         self.rows.append(row)
         print(row_text(row, NAME_WIDTH), flush=True)
-        # After each row: an interrupted run keeps what it has.
+        # Written after each row, so that an interrupted run leaves its results.
         partial = os.path.join(self.args.out, "summary.json.part")
         with open(partial, "w", encoding="utf-8") as file:
             json.dump({**self.facts, "rows": self.rows, **totals(self.rows)}, file, indent=1)
@@ -304,7 +304,7 @@ def comparisons(runner):
     runner.compare("simple_cnn_vs_pytorch",
                    ["--model=simple_cnn", "--batch_size=64", "--cuda_graph", "--data_workers=4"],
                    ["--model=simple_cnn", "--batch_size=64"], at_least=3.0, steps=500, warm_up=100)
-    # The same kernels do most of the work of both: equal, but for noise.
+    # The same kernels do most of the work of both: equal up to noise.
     runner.compare("gpt2_bf16_vs_pytorch",
                    ["--model=gpt", "--model_size=gpt2", "--precision=bf16", "--batch_size=8", "--train_size=2000",
                     "--optimizer=adamw", "--weight_decay=0.01"],

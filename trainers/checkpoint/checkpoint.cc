@@ -74,8 +74,8 @@ absl::Status CheckpointStore::Prune() {
   return RemoveLeftovers(dir_, *saved_step_);
 }
 
-// By name: a listing that NFS has cached may lack what other hosts have just
-// written, whereas opening a file asks the server.
+// Opens each file by name: a listing cached by NFS may lack files that other
+// hosts have just written, whereas open() asks the server.
 absl::Status CheckpointStore::CheckAllSaved() const {
   for (int shard = 0; shard < num_shards_; ++shard) {
     const std::string name =

@@ -63,10 +63,10 @@ absl::Status RemoveLeftovers(const std::string& dir, int64_t last_step);
 
 absl::Status RemoveSet(const CheckpointSet& set);
 
-// Of `sets`, newest first, those of steps up to `saved_step` that need not be
-// kept: older than the newest `keep` >= 1, or incomplete. The checkpoint of
-// `saved_step` in `num_shards` shards is complete even where the list, which
-// may be a stale one of NFS, lacks some or all of it.
+// Returns the sets of steps up to `saved_step` that can be removed: incomplete
+// ones, and those older than the newest `keep` >= 1. `sets` must be sorted,
+// newest first. The checkpoint of `saved_step` in `num_shards` shards counts as
+// complete even if `sets`, from a stale NFS listing, lacks some or all of it.
 std::vector<CheckpointSet> SetsToRemove(const std::vector<CheckpointSet>& sets,
                                         int64_t saved_step, int num_shards,
                                         int keep);

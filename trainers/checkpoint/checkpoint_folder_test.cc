@@ -49,7 +49,7 @@ TEST(CheckpointNameTest, OtherNamesAreNoCheckpoints) {
   }
 }
 
-// The steps and numbers of shards that SetsToRemove names.
+// The steps and numbers of shards that SetsToRemove returns.
 std::vector<std::pair<int64_t, int>> Removed(
     const std::vector<CheckpointSet>& sets, int64_t saved_step, int keep) {
   std::vector<std::pair<int64_t, int>> removed;
@@ -69,7 +69,7 @@ TEST(CheckpointFolderTest, TheNewestAreKept) {
   EXPECT_EQ(Removed(sets, 50, 6), (Steps{{40, 3}, {30, 2}}));
 }
 
-// As NFS shows a folder in which other hosts have just written.
+// A stale NFS listing of a folder to which other hosts have just written.
 TEST(CheckpointFolderTest, AStaleListDeletesNothingOfTheLastSave) {
   const std::map<int, std::string> both = {{0, "a"}, {1, "b"}};
   const std::vector<CheckpointSet> half = {

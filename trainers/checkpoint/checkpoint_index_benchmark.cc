@@ -1,5 +1,5 @@
-// How long a rank takes to open a checkpoint of many shards, each of which has
-// its rows of every tensor:
+// Time in which a rank opens a checkpoint of many shards, each with its rows of
+// every tensor:
 //   bazel run -c opt //trainers/checkpoint:checkpoint_index_benchmark
 
 #include <cstdlib>
@@ -16,7 +16,7 @@
 namespace rankwise {
 namespace {
 
-// A parameter and Adam's two moments of it, of 8 layers.
+// One parameter and its two Adam moments for each of 8 layers.
 constexpr int kTensors = 24;
 
 // The folder of a checkpoint of step 1 in `shards` shards.

@@ -52,7 +52,7 @@ bool Overlap(const Block& a, const Block& b) {
   return true;
 }
 
-// Any order of offsets and shapes.
+// An arbitrary total order of offsets and shapes.
 struct BlockOrder {
   using Key = std::pair<at::IntArrayRef, at::IntArrayRef>;
   bool operator()(const Key& a, const Key& b) const {
@@ -149,8 +149,8 @@ const CheckpointReader::Place* CheckpointReader::FindOverlap(
     const std::vector<Place>& places) const {
   const size_t dims = At(places[0]).shape.size();
   if (dims == 0) return places.size() > 1 ? &places[1] : nullptr;
-  // A sweep along the dimension in which the blocks begin at the most places:
-  // a block is compared with those that have begun and not ended.
+  // Sweeps along the dimension with the most distinct offsets and compares each
+  // block with those that have begun and not ended.
   size_t along = 0, most = 0;
   for (size_t dim = 0; dim < dims; ++dim) {
     std::set<int64_t> begins;

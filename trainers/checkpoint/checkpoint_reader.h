@@ -43,7 +43,7 @@ class CheckpointReader {
   };
 
   absl::Status Add(CheckpointFile file);
-  // After the last file: several may have the same block, which is then read
+  // Call after the last file. If several files have the same block, it is read
   // from the first; DataLoss names a file whose block overlaps another one.
   absl::Status CheckBlocks();
   void DropRepeated(std::vector<Place>& places) const;

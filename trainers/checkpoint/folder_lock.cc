@@ -20,7 +20,7 @@
 namespace rankwise {
 namespace {
 
-constexpr size_t kMostBytes = 500;  // of the file that are shown
+constexpr size_t kMostBytes = 500;  // of the lock file to show
 
 std::string ThisJob(const std::string& job) {
   return absl::StrCat(job, ", process ", getpid(), " on host ",
@@ -58,7 +58,7 @@ bool StillNames(const std::string& path, int file) {
 }
 
 void WriteText(int file, const std::string& text) {
-  // What cannot be written is only missing from another job's message.
+  // Best effort: the text only appears in another job's error message.
   if (ftruncate(file, 0) == 0 &&
       pwrite(file, text.data(), text.size(), 0) < 0) {
     return;
@@ -99,7 +99,7 @@ FolderLock::FolderLock(FolderLock&& other) noexcept
 
 FolderLock::~FolderLock() {
   if (file_ < 0) return;
-  // Another job's, if ours was deleted to take the folder over.
+  // It is another job's file if ours was deleted to take over the folder.
   if (StillNames(path_, file_)) unlink(path_.c_str());
   close(file_);
 }

@@ -12,19 +12,19 @@ namespace rankwise {
 
 // An exclusive lock (flock) on DIR/job.lock, whose text names the job that
 // holds it. The kernel releases it when the process ends, however it ends. On
-// NFS the server keeps it, so that it also holds between hosts.
+// NFS the server holds it, so it also works across hosts.
 class FolderLock {
  public:
-  // Locks `dir`, which must exist. `job`: what others are told of this one,
-  // besides its process and host: "ddp". FailedPrecondition names the job that
-  // holds the lock, and says how to continue. On a file system without locks it
-  // succeeds, with a warning on stderr.
+  // Locks `dir`, which must exist. `job`, such as "ddp", identifies this job in
+  // other jobs' errors, next to its process and host. FailedPrecondition names
+  // the job that holds the lock and how to proceed. On a file system without
+  // locks, succeeds with a warning on stderr.
   static absl::StatusOr<FolderLock> Take(const std::string& dir,
                                          const std::string& job);
 
   FolderLock(FolderLock&& other) noexcept;
   FolderLock& operator=(FolderLock&&) = delete;
-  // Removes the file.
+  // Removes the lock file.
   ~FolderLock();
 
  private:
@@ -32,7 +32,7 @@ class FolderLock {
       : path_(std::move(path)), file_(file) {}
 
   std::string path_;
-  int file_;  // -1: nothing is locked
+  int file_;  // -1 if nothing is locked
 };
 
 }  // namespace rankwise

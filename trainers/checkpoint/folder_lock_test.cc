@@ -72,7 +72,7 @@ TEST_F(FolderLockTest, AKilledHolderLeavesNothingToCleanUp) {
   EXPECT_TRUE(FolderLock::Take(dir_, "ddp").ok());
 }
 
-// The way out that the refusal names.
+// The fix that the error message gives.
 TEST_F(FolderLockTest, ADeletedFileIsTakenOver) {
   std::optional<FolderLock> stale = *FolderLock::Take(dir_, "ddp");
   fs::remove(dir_ / "job.lock");

@@ -171,7 +171,7 @@ StepOutcome CapturedStep::Replay(const StepInput& input) {
   }
   learning_rate_.fill_(input.learning_rate);
   graph_->Replay();
-  // The next replay writes over them.
+  // Cloned because the next replay overwrites them.
   StepOutcome outcome{.loss = loss_.clone()};
   if (gradient_norm_.defined()) outcome.gradient_norm = gradient_norm_.clone();
   return outcome;

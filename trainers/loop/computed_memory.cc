@@ -59,7 +59,7 @@ int64_t OptimizerBytes(const TrainConfig& config, int64_t numbers,
          (config.precision == Precision::kFp16 ? kGradScalerBytes : 0);
 }
 
-// Whether a step adds up the gradients of several micro-batches.
+// Whether a step accumulates the gradients of several micro-batches.
 bool SumsGradients(const TrainConfig& config, const ModelPlacement& placement) {
   if (placement.passes.empty()) return config.accumulate > 1;
   return absl::c_any_of(placement.passes, [](const Pass& pass) {
@@ -67,13 +67,13 @@ bool SumsGradients(const TrainConfig& config, const ModelPlacement& placement) {
   });
 }
 
-// Of `whole` numbers, of which the rank owns `rows`: of the parameters if
+// Bytes of `whole` numbers, of which the rank owns `rows`: of the parameters if
 // `divided_from` is 3, of their gradients if it is 2.
 int64_t ModelBytes(const Sharding& sharding, int divided_from, bool in_bf16,
                    int64_t whole, int64_t rows) {
   const int stage = sharding.config.stage;
   const bool divided = stage >= divided_from;
-  // Otherwise a rank's rows are parts of the whole tensors.
+  // If false, a rank's rows are views of the whole tensors.
   const bool apart = stage > 0 && (in_bf16 || sharding.config.offload);
   return (divided ? 0 : (in_bf16 ? 2 : kWideBytes) * whole) +
          (divided || apart ? kWideBytes * rows : 0);

@@ -112,7 +112,7 @@ class Optimizer {
   void ShareNorm(std::function<void(torch::Tensor& squared_norm)> add_up,
                  const std::vector<std::string>& counted_elsewhere);
 
-  // Of the last Step with clipping, before it; a scalar on the device,
+  // Norm of the last Step's gradients before clipping; a scalar on the device,
   // undefined without clipping.
   const torch::Tensor& gradient_norm() const { return gradient_norm_; }
 

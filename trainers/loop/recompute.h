@@ -14,8 +14,8 @@ namespace rankwise {
 
 // forward(x), which backward runs again, in `precision`; for a forward that
 // then gives the same result. It may change `buffers`, which the second run
-// leaves as they were. An `x` that needs no gradient, as a model's input, is
-// run as usual: nothing would call backward.
+// restores. If `x` needs no gradient, such as a model's input, nothing is
+// recomputed, since backward would not be called.
 torch::Tensor Recomputed(const Model::LayerForward& forward,
                          const torch::Tensor& x, Precision precision,
                          std::vector<torch::Tensor> buffers);

@@ -38,7 +38,7 @@ constexpr int64_t kNonFiniteStepsUnderFp16 = 20;
 
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// The sign of a NaN means nothing.
+// Omits the sign of a NaN, which is meaningless.
 std::string NonFiniteText(double value) {
   return std::isnan(value) ? "nan" : absl::StrFormat("%g", value);
 }
@@ -49,7 +49,8 @@ std::string Describe(const NonFinite& found) {
                          found.step, NonFiniteText(found.value), found.rank);
 }
 
-// The first step's, of the first rank in it; all ranks get the same.
+// The number of the earliest step, from the first rank that found one in it;
+// the same on all ranks.
 NonFinite FirstOfAllRanks(const NonFinite& mine, Control& control) {
   NonFinite first;
   const auto all = control.Gather(
@@ -150,7 +151,7 @@ absl::Status TrainingRun::Start(const NamedTensors& owned,
 void TrainingRun::PrepareAgreement() {
   const Communicator* const comm = worker_.comm;
   const bool alone = comm == nullptr || comm->world_size() == 1;
-  // What is computed without the other ranks' numbers says nothing.
+  // Without communication the losses are not those of training.
   const bool exchanges =
       alone || (comm->has_peers() && !config_.skip_communication);
   stops_on_nan_ = config_.on_nan == OnNan::kStop && exchanges;
@@ -384,7 +385,7 @@ absl::Status TrainingRun::TrainStep(const StepFunction& step,
               learning_rate_.At(number), clock, traced, traced || recorded}));
     outcome.exposed_by_axis["tp"] = tensor_exposed_.Take();
     outcome.exposed_by_axis["cp"] = context_exposed_.Take();
-    // Under fp16 an infinite norm is a step that is skipped.
+    // Under fp16, a step with an infinite norm is only skipped.
     if (!outcome.gradient_norm.defined() &&
         optimizer_->grad_scaler() == nullptr)
       outcome.gradient_norm = optimizer_->gradient_norm();
@@ -418,7 +419,7 @@ absl::Status TrainingRun::AfterStep(int64_t step_in_epoch) {
     console_->Loss(step_in_epoch, progress_.epoch, *log_->last_loss());
     TellSkippedSteps();
   }
-  // Ranks agree where all of them have read their losses.
+  // Ranks compare losses only where all of them have read theirs.
   if (shows_loss || agreement_ == nullptr) {
     RETURN_IF_ERROR(Guarded(
         absl::StrCat("comparing the losses up to step ", progress_.step),
@@ -434,7 +435,8 @@ absl::Status TrainingRun::AfterStep(int64_t step_in_epoch) {
   });
 }
 
-// Of the losses and norms that have been read. Collective, with peers.
+// Checks the losses and norms that have been read. Collective if there are
+// peers.
 absl::Status TrainingRun::CheckFinite() {
   const NonFinite& mine = log_->first_non_finite();
   if (!stops_on_nan_) {
@@ -454,7 +456,7 @@ absl::Status TrainingRun::CheckFinite() {
 absl::Status TrainingRun::Diverged(const std::string& what) {
   std::string checkpoint;
   if (checkpoints_.has_value()) {
-    RETURN_IF_ERROR(FinishCheckpoints());  // names a save that is under way
+    RETURN_IF_ERROR(FinishCheckpoints());  // updates complete_step()
     const std::optional<int64_t>& step = checkpoints_->complete_step();
     checkpoint =
         step.has_value()
@@ -547,8 +549,8 @@ absl::Status TrainingRun::SaveCheckpoint() {
   return saved.has_value() ? Write(*saved) : absl::OkStatus();
 }
 
-// What is not finite is never saved: false, with a warning, under
-// OnNan::kContinue, and else an error.
+// Parameters that are not finite are never saved: returns false with a warning
+// under OnNan::kContinue, otherwise an error.
 absl::StatusOr<bool> TrainingRun::MaySave() {
   RETURN_IF_ERROR(CheckFinite());
   const absl::Status finite = checkpoints_->CheckFinite(progress_.step);

@@ -163,7 +163,7 @@ class TrainingRun {
   bool warned_non_finite_ = false;  // of a loss or a gradients' norm
   bool stops_on_nan_ = true;
   std::unique_ptr<Control> agreement_;  // null without peers
-  int64_t told_skipped_ = 0;            // steps that fp16's overflows cost
+  int64_t told_skipped_ = 0;            // steps lost to fp16 overflows
 };
 
 }  // namespace rankwise

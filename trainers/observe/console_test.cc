@@ -70,7 +70,7 @@ TEST(ConsoleTest, PlainLinesWithoutATerminal) {
   EXPECT_THAT(text, Not(HasSubstr("\r")));
 }
 
-// Stdout is a terminal while it lives.
+// Redirects stdout to a terminal for its lifetime.
 class Terminal {
  public:
   Terminal() : stdout_(dup(STDOUT_FILENO)) {
@@ -87,7 +87,7 @@ class Terminal {
     close(stdout_);
     close(reader_);
   }
-  // What has been written to it since the last call.
+  // Returns the text written to it since the last call.
   std::string Read() {
     std::fflush(stdout);
     std::string text(1 << 16, '\0');

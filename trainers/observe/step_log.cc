@@ -71,7 +71,7 @@ void AddExposed(const StepOutcome& outcome, StepRecord& record) {
     add(axis, exposed);
 }
 
-// Of each step its loss, and its gradients' norm where there is one: to be read
+// The loss of each step, followed by its gradients' norm if defined, to be read
 // in one copy.
 std::vector<torch::Tensor> NumbersOf(const std::vector<PendingStep>& steps) {
   std::vector<torch::Tensor> numbers;

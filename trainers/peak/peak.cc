@@ -42,8 +42,8 @@ struct Try {
 };
 
 Try Time(const std::function<void()>& work, c10::Device device) {
-  // While an accelerator does this, the host submits the rest, so that the time
-  // between the events is the device's alone.
+  // While an accelerator runs this, the host submits the rest, so that the time
+  // between the events excludes the host's.
   if (!device.is_cpu()) work();
   const std::clock_t cpu_start = std::clock();
   const DeviceEvent start(device);
@@ -66,8 +66,8 @@ Try BestTry(const std::function<void()>& work, c10::Device device,
   return best;
 }
 
-// Products of constants take a GPU less power, so that it clocks higher than in
-// training. The default generator is the run's.
+// Products of constants draw less power on a GPU, which then clocks higher than
+// in training. The default generator is left to the run.
 at::Tensor RandomMatrix(int64_t n, uint64_t seed,
                         const at::TensorOptions& options) {
   const at::Generator generator = at::detail::createCPUGenerator(seed);

@@ -36,7 +36,7 @@ namespace {
 
 constexpr char kConfigKey[] = "config";
 constexpr char kEngineKey[] = "engine";
-// Prefix of the entries that a checkpoint has of every data-parallel rank.
+// Prefix of the checkpoint entries that hold each data-parallel rank's buffers.
 constexpr char kBuffers[] = "rank_buffers.";
 
 // A contiguous copy in host memory.
@@ -65,19 +65,19 @@ absl::StatusOr<FolderLock> OpenFolder(const std::string& dir,
   return FolderLock::Take(dir, worker.trainer);
 }
 
-// Whether ranks along dp have the same buffers, of their own, in their models.
+// Whether each rank along dp has its own copy of the same buffers.
 bool HasOwnBuffers(const Worker& worker, const Model& model) {
   return worker.dp_size() > 1 && worker.size("pp") == 1 &&
          !model.named_buffers().is_empty();
 }
 
-// Of a data-parallel rank.
+// Name of a data-parallel rank's buffer in a checkpoint.
 std::string BufferName(int rank, const std::string& name) {
   return absl::StrCat(kBuffers, rank, ".", name);
 }
 
-// The first of the parameters and buffers that has a value that is not finite;
-// "" if none has. Waits once for the device.
+// Name of the first parameter or buffer with a value that is not finite, or "".
+// Waits once for the device.
 std::string FirstNonFinite(const std::vector<HeldBlock>& blocks) {
   const at::NoGradGuard no_grad;
   std::vector<torch::Tensor> largest;
@@ -173,7 +173,7 @@ absl::StatusOr<Checkpoint> RunCheckpoints::Capture(
   return checkpoint;
 }
 
-// To the first rank's part, every data-parallel rank's.
+// Adds every data-parallel rank's buffers to the first rank's part.
 absl::Status RunCheckpoints::AddBuffers(Checkpoint& checkpoint) const {
   if (!HasOwnBuffers(worker_, model_)) return absl::OkStatus();
   for (const auto& buffer : model_.named_buffers()) {

@@ -43,9 +43,9 @@ class RunCheckpoints {
                  ShardedState sharded = {}, EngineState engine = {});
 
   // Call it first: it determines which ranks write a file, and the first rank
-  // creates the folder and locks it as long as this lives. FailedPrecondition
-  // if the folder cannot be written to or another job has locked it, so that
-  // this is known before training rather than after it.
+  // creates the folder and locks it for the lifetime of this object.
+  // FailedPrecondition if the folder cannot be written to or another job has
+  // locked it, so that a run fails before training rather than after it.
   absl::Status Open();
 
   // Restores the newest checkpoint that every rank can load, if there is one;
@@ -55,9 +55,9 @@ class RunCheckpoints {
   // read the damaged part. FailedPrecondition if the checkpoint has another
   // configuration, naming the first flag that differs.
   //
-  // Random generators and sums are restored as by RestoreProgress(), and where
-  // ranks hold the whole model, their buffers: each rank's own if the number of
-  // ranks is the same, else the first rank's. The latter is refused
+  // Random generators and sums are restored as by RestoreProgress(). If ranks
+  // hold the whole model, so are their buffers: each rank's own if the number
+  // of ranks is the same, otherwise the first rank's, which is an error
   // (FailedPrecondition) with EngineState::own_buffers. Under OnNan::kStop a
   // checkpoint whose parameters are not finite counts as damaged.
   //
@@ -66,8 +66,8 @@ class RunCheckpoints {
   // Without it this is an error, as parts may have been lost.
   absl::StatusOr<std::optional<Progress>> Resume(bool after_restart = false);
 
-  // OutOfRange, the same on all ranks, if a parameter or buffer that is to be
-  // saved has a value that is not finite: names the rank and the tensor.
+  // Returns OutOfRange, the same on all ranks, if a parameter or buffer to be
+  // saved has a value that is not finite; names the rank and the tensor.
   absl::Status CheckFinite(int64_t step) const;
 
   // Writes this rank's part. With config.checkpoint.async, returns once the
@@ -76,9 +76,9 @@ class RunCheckpoints {
   // on ranks that wrote a part of it. The random generators and sums of all
   // ranks are in the first part. If one rank cannot write, all ranks return the
   // same error, which names the rank and the file, and the previous checkpoint
-  // remains; the same holds for Open and Export. If only older checkpoints
-  // cannot be deleted, as the folder does not show all files of this one yet,
-  // there is a warning, and the next save deletes them.
+  // remains; the same holds for Open and Export. If the folder does not show
+  // all files of this checkpoint yet, older ones are kept with a warning, and
+  // the next save deletes them.
   absl::StatusOr<std::optional<CheckpointRecord>> Save(
       const Progress& progress);
 
@@ -87,7 +87,7 @@ class RunCheckpoints {
   // and errors are not reported.
   absl::StatusOr<std::optional<CheckpointRecord>> Finish();
 
-  // The step of the last checkpoint that is complete, or was resumed from.
+  // Step of the last checkpoint that was completed or resumed from.
   const std::optional<int64_t>& complete_step() const { return complete_step_; }
 
   // Writes the model's full parameters and buffers under their Python names, as

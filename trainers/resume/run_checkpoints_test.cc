@@ -306,7 +306,7 @@ TEST_F(ResumeTest, AParameterThatIsNotFiniteIsNamed) {
             "fc.bias has values that are not finite");
 }
 
-// As versions that saved such checkpoints left them.
+// Earlier versions saved such checkpoints.
 TEST_F(ResumeTest, ACheckpointThatIsNotFiniteIsPassedOver) {
   Save({.step = 4});
   model_->named_parameters()["fc.bias"].mutable_data_ptr<float>()[0] =
@@ -329,7 +329,7 @@ TEST_F(ResumeTest, AFolderOfARunningJobIsRefused) {
               HasSubstr(absl::StrCat("process ", getpid(), " on host ")));
 }
 
-// What the save of two ranks adds for a model with buffers.
+// Adds the entries that a save by two ranks of a model with buffers has.
 TEST_F(ResumeTest, EachRankContinuesWithItsOwnBuffers) {
   model_->register_buffer("mean", at::full({2}, 1.0));
   const torch::Tensor mean = model_->named_buffers()["mean"];
@@ -355,7 +355,7 @@ TEST_F(ResumeTest, EachRankContinuesWithItsOwnBuffers) {
               AllOf(HasSubstr("--broadcast_buffers=false"),
                     HasSubstr("each of 2 data-parallel ranks, this run has 1"),
                     HasSubstr("resume with 2 ranks")));
-  // Ranks that take rank 0's before each forward can continue with these.
+  // Ranks that receive rank 0's before each forward can continue with these.
   engine_.own_buffers = false;
   ASSERT_TRUE(Resume(config_, worker_).ok());
   EXPECT_TRUE(mean.equal(at::full({2}, 1.0))) << mean;

@@ -15,7 +15,7 @@
 
 namespace rankwise {
 
-// Of the names of the model's own tensors in a checkpoint.
+// Prefix of the names of the model's own tensors in a checkpoint.
 inline constexpr char kModelPrefix[] = "model.";
 
 struct HeldBlock {

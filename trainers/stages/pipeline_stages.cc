@@ -19,9 +19,9 @@
 namespace rankwise {
 namespace {
 
-// Above the tags of the executor, which count its messages from 0, and no more
-// than MPI promises, 32,767. Where a schedule has as many messages, those of
-// one tag are still received in the order in which they are sent.
+// Above the tags of the executor, which count its messages from 0, and within
+// the limit that MPI guarantees, 32,767. If a schedule has as many messages,
+// those of one tag are still received in the order in which they are sent.
 constexpr int kFirstTieTag = 1 << 14;
 
 bool IsAmong(const torch::Tensor& tensor,

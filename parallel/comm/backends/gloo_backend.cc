@@ -113,7 +113,8 @@ class SharedMemoryWork : public Gloo::AsyncWork {
   const std::function<void()> run_;
 };
 
-// The memory of `tensor`, which must outlive it, without its history.
+// A flat view of the memory of `tensor`, which must outlive it, outside its
+// autograd graph.
 at::Tensor Flat(const at::Tensor& tensor) {
   TORCH_CHECK(tensor.is_non_overlapping_and_dense(),
               "a collective's tensor must be dense; call contiguous()");
@@ -121,8 +122,8 @@ at::Tensor Flat(const at::Tensor& tensor) {
                        at::TensorOptions(tensor.scalar_type()));
 }
 
-// A message that is received by the thread that waits for it or polls it, once:
-// a failure, a time-out too, is final and thrown by every later wait().
+// Receives a message once, on the thread that waits for it or polls it. A
+// failure, including a timeout, is final: every later wait() throws it.
 class SharedMemoryReceive : public c10d::Work {
  public:
   SharedMemoryReceive(std::shared_ptr<SharedMemory> memory, at::Tensor tensor,
@@ -146,7 +147,7 @@ class SharedMemoryReceive : public c10d::Work {
     if (exception() != nullptr) std::rethrow_exception(exception());
     return true;
   }
-  // False while another thread waits.
+  // Returns false while another thread is in wait().
   bool isCompleted() override {
     const std::unique_lock lock(receiving_, std::try_to_lock);
     if (!lock.owns_lock()) return false;
@@ -156,7 +157,7 @@ class SharedMemoryReceive : public c10d::Work {
   int sourceRank() const override { return rank_; }
 
  private:
-  // If `receive` returns true or throws.
+  // Completes the work if `receive` returns true or throws.
   template <typename Receive>
   void End(Receive receive) {
     std::exception_ptr error;
@@ -170,10 +171,10 @@ class SharedMemoryReceive : public c10d::Work {
   }
 
   const std::shared_ptr<SharedMemory> memory_;
-  const at::Tensor tensor_, data_;  // data_ is the memory of tensor_
+  const at::Tensor tensor_, data_;  // data_ is a flat view of tensor_
   const int tag_;
   const Timeout timeout_;
-  std::mutex receiving_;  // guards what follows
+  std::mutex receiving_;  // guards `ended_`
   bool ended_ = false;
 };
 
@@ -265,8 +266,8 @@ class SharedMemoryGloo : public AbortableGloo {
     return tensors.size() == 1 && SharedMemory::Carries(tensors[0]);
   }
 
-  // As c10d does before anything is started: once the ranks have met, a rank
-  // that cannot go on would leave its peers waiting.
+  // Checks before the ranks meet, as c10d does: a rank that fails later would
+  // leave its peers waiting.
   void CheckSizes(const char* call, const at::Tensor& whole,
                   const at::Tensor& part) const {
     TORCH_CHECK(whole.is_cpu() && part.is_cpu() &&

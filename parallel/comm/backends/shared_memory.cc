@@ -34,9 +34,9 @@ constexpr uint32_t kBanks = 2;
 constexpr int64_t kPieceBytes = int64_t{1} << 16;
 // Of messages from one rank to another that wait to be noticed.
 constexpr uint32_t kNotes = 1024;
-// Address space for the messages that a rank sends, which takes memory only as
-// far as it is used: less each in large groups, as a process has 128 TiB for
-// all of its groups.
+// Address space reserved for the messages that one rank sends; only used pages
+// take memory. Large groups reserve less per rank, since a process has 128 TiB
+// for all of its groups.
 constexpr int64_t kMostRoomsBytes = int64_t{1} << 34;
 constexpr int64_t kFewestRoomsBytes = int64_t{1} << 30;
 constexpr int64_t kRoomsBytesOfGroup = int64_t{1} << 38;
@@ -373,7 +373,7 @@ void SharedMemory::Receive(const at::Tensor& data, int from, int tag,
 bool SharedMemory::TryReceive(const at::Tensor& data, int from, int tag) {
   const Message message = {"from", ranks_[from],
                            static_cast<int64_t>(data.nbytes())};
-  // First, as the message may come between the two.
+  // Read before the message is looked for, as it may arrive in between.
   const std::string why = WhyNot(from);
   uint32_t noticed = 0;
   if (TakeMessage(data, from, tag, message, noticed)) return true;

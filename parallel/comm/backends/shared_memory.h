@@ -70,8 +70,8 @@ class SharedMemory {
   // Waits for the first message from `from` with `tag` that was not received
   // yet, of as many bytes as flat `data`.
   void Receive(const at::Tensor& data, int from, int tag, Timeout timeout);
-  // The same without waiting: false where the message has not come, and still
-  // can.
+  // Receive() without waiting; returns false if the message has not arrived but
+  // still can.
   bool TryReceive(const at::Tensor& data, int from, int tag);
 
   // Fails what is in flight and all that follows, here and on the peers. Any

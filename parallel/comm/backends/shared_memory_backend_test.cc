@@ -1,4 +1,4 @@
-// Gloo with shared memory, as engines call it, by ranks on threads.
+// The shared-memory backend as engines call it, with ranks as threads.
 #include <chrono>
 #include <functional>
 #include <string>
@@ -48,8 +48,8 @@ std::string ErrorOf(const std::function<void()>& action) {
   return "no error";
 }
 
-// Of several chunks of shared memory: a rank that failed between two of them
-// would hold its peer up until the timeout of 5 minutes.
+// The tensors span several chunks of shared memory: a rank that failed between
+// two chunks would block its peer until the 5-minute timeout.
 TEST(SharedMemoryBackendTest, WrongSizesAreRefusedBeforeTheRanksMeet) {
   OnTwoRanks([](int rank, c10d::Backend& backend) {
     constexpr int64_t kCount = 1 << 20;
@@ -98,7 +98,7 @@ TEST(SharedMemoryBackendTest, AReceiveThatIsOnlyPolledCompletes) {
     }
     Tensors received = {at::zeros({3})};
     const auto work = backend.recv(received, 0, /*tag=*/1);
-    EXPECT_FALSE(work->isCompleted());  // it is sent after the next message
+    EXPECT_FALSE(work->isCompleted());  // sent only after the next message
     backend.send(data, 0, /*tag=*/0)->wait();
     const Deadline patience(absl::Seconds(30));
     while (!work->isCompleted()) ASSERT_FALSE(patience.passed());
@@ -107,7 +107,7 @@ TEST(SharedMemoryBackendTest, AReceiveThatIsOnlyPolledCompletes) {
   });
 }
 
-// Until the message has come a wait has not ended.
+// isCompleted() must not claim completion while wait() blocks on a thread.
 TEST(SharedMemoryBackendTest, AReceiveIsIncompleteWhileItIsWaitedFor) {
   OnTwoRanks([](int rank, c10d::Backend& backend) {
     Tensors data = {at::zeros({3})};

@@ -247,7 +247,7 @@ int64_t MappedBytes() {
   return pages * sysconf(_SC_PAGESIZE);
 }
 
-// A process has 128 TiB for all groups of a job.
+// A process has 128 TiB of address space for all groups of a job.
 TEST(SharedMemoryTest, ALargeGroupTakesLittleAddressSpace) {
   c10d::HashStore store;
   std::vector<int> ranks;

@@ -108,7 +108,7 @@ void ExpectLikeTheCpu(TestLayers layers, const std::string& name,
 
 TEST(StreamsGpuTest, OneGpuAsTwoRanksComputesWhatTheCpuDoes) {
   if (auto why = WhyNotOn(1); !why.empty()) GTEST_SKIP() << why;
-  // By default convolutions round their inputs.
+  // By default, convolutions round their inputs to TF32.
   at::globalContext().setAllowTF32CuDNN(false);
   for (const std::string& name : ScheduleNames())
     ExpectLikeTheCpu(TestLayers::kLinear, name, {Gpu(0), Gpu(0)});

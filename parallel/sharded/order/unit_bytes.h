@@ -29,8 +29,8 @@ struct UnitSize {
 struct UnitBytesConfig {
   int zero = 3;
   int ranks = 2;  // among which units are divided
-  // Of a gathered number, and of a gradient from one micro-batch; the sum of
-  // several is fp32.
+  // Bytes of a gathered number, and of a gradient from one micro-batch; sums
+  // over several micro-batches are fp32.
   int parameter_bytes = 4;
 };
 

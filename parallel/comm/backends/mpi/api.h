@@ -56,7 +56,7 @@ struct MpiApi {
 #undef RANKWISE_MPI_MEMBER
   MPI_Comm world = nullptr;
   MPI_Errhandler errors_return = nullptr;
-  int largest_tag = 32767;  // MPI_TAG_UB, once MPI has started
+  int largest_tag = 32767;  // MPI_TAG_UB after MPI has started
 
   // Throws c10::Error for what no trainer has. MPI has no 16-bit floating-point
   // types: they are moved as integers of their size.
@@ -74,8 +74,8 @@ struct MpiApi {
   // Of 16-bit floating-point types; once, after MPI_Init_thread.
   void CreateReductions();
 
-  // `tag`, or c10::Error where this MPI's messages carry no tag as large: Open
-  // MPI's UCX ends at 2^23 - 1, and MPI promises 32,767 only.
+  // Returns `tag`. Throws c10::Error if it is negative or above this MPI's
+  // limit: 2^23 - 1 in Open MPI's UCX; the standard guarantees only 32,767.
   int CheckedTag(int tag) const;
 
   // Throws c10::DistBackendError unless `result` is MPI_SUCCESS.

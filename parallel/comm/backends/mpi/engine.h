@@ -131,12 +131,12 @@ class MpiEngine {
   static MpiEngine* Running();
 
   // A communicator of these ranks of the job, which all call it; it is kept.
-  // Blocks until they have. Meanwhile no other call to MPI is made, but those
-  // in flight can time out and be given up.
+  // Blocks until they have; no other MPI call is made meanwhile, but operations
+  // in flight can still time out and be abandoned.
   MPI_Comm Connect(const std::vector<int>& ranks);
-  // Collective over the ranks of the group. Throws c10::DistBackendError after
-  // request.connect_timeout, when MPI cannot be used afterwards, and what the
-  // store throws.
+  // Collective over the ranks of the group. Throws what the store throws, and
+  // c10::DistBackendError after request.connect_timeout; MPI cannot be used
+  // after that.
   std::shared_ptr<MpiGroup> NewGroup(const BackendRequest& request);
 
   // Thread-safe, as what follows. Throws c10::DistBackendError when the group
@@ -155,10 +155,11 @@ class MpiEngine {
   explicit MpiEngine(MpiApi& mpi) : mpi_(mpi) {}
 
   absl::Status Initialise(const BackendRequest& request);
-  // The processes of the job's other ranks on this machine.
+  // Returns the processes of the job's other ranks on this machine.
   std::vector<pid_t> WatchRanksOfThisMachine(const BackendRequest& request);
   void ReadLargestTag();
-  // Connect() on a thread of its own, which goes on after `patience`.
+  // Runs Connect() on a separate thread. Throws c10::DistBackendError after
+  // `patience`, while the thread continues.
   MPI_Comm ConnectWithin(absl::Duration patience,
                          const std::vector<int>& ranks);
   void Finalise();
@@ -172,7 +173,7 @@ class MpiEngine {
   // Polls, unless another thread does. What has ended is told outside of the
   // lock.
   void Poll();
-  // These need `calls_` and `works_`.
+  // The caller must hold `calls_` and `works_`.
   void StartSubmitted();
   std::vector<MpiWorkPtr> TakeEnded();
 
@@ -185,12 +186,12 @@ class MpiEngine {
   std::vector<std::pair<int, int>> watched_;  // rank of the job, its pidfd
 
   std::mutex calls_;  // held while MPI is called, which may block
-  std::mutex works_;  // taken after `calls_`; guards what follows
+  std::mutex works_;  // locked after `calls_`; guards the next two
   std::vector<MpiWorkPtr> in_flight_;
   // What MPI still works on although it has failed, with its memory.
   std::vector<MpiWorkPtr> abandoned_;
 
-  std::mutex queue_;  // taken after `works_`; guards what follows
+  std::mutex queue_;  // locked after `works_`; guards `submitted_`
   std::vector<MpiWorkPtr> submitted_;
 
   std::atomic<int> pending_{0};  // submitted and not ended

@@ -184,8 +184,8 @@ void MpiEngine::Finalise() {
     wake_.notify_one();
   }
   thread_.join();
-  // After a failure ranks would wait for each other in it. The lock is not
-  // released by a call that never returns.
+  // After a failure, ranks would wait for each other in MPI_Finalize. An MPI
+  // call that never returns never releases the lock, hence try_to_lock.
   const std::unique_lock calls(calls_, std::try_to_lock);
   const std::lock_guard works(works_);
   if (calls && abandoned_.empty() && in_flight_.empty()) mpi_.Finalize();
