@@ -111,9 +111,9 @@ TRAINER_FLAG(
     "steps between two comparisons of the parameters across ranks; 0: never");
 TRAINER_FLAG(
     kOutput, std::string, on_nan, "stop",
-    "stop: end on all ranks, with exit code 1, once the loss, the norm of the "
-    "gradients (with --clip_grad_norm) or a parameter is not a finite number; "
-    "continue: train on. Neither saves such parameters");
+    "stop: end all ranks with exit code 1 once a loss, the gradients' norm "
+    "(with --clip_grad_norm) or, at a save, a parameter is not finite; "
+    "continue: keep training. Neither saves parameters that are not finite");
 TRAINER_FLAG(kLosses, bool, skip_communication, false,
              "compute as usual but exchange nothing: shows what communication "
              "costs. Losses are not those of training; no evaluation");

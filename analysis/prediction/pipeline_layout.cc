@@ -362,8 +362,9 @@ absl::StatusOr<SimulatedLayout> SimulatePipelineLayout(
   }
   if (recorded.dp != layout.dp) {
     result.extrapolations.push_back(absl::StrCat(
-        "each of ", Counted(layout.dp, "replica"), " computes as each of the ",
-        recorded.dp, " that ran: more of them have cores of their own"));
+        "each of ", Counted(layout.dp, "replica"),
+        " is assumed to compute like each of the ", recorded.dp,
+        " recorded ones: additional replicas have their own cores"));
   }
   AddOnce(messages.extrapolations, result.extrapolations);
   StageCalls calls;

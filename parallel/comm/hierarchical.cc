@@ -157,9 +157,10 @@ class HierarchicalProcessGroup : public c10d::ProcessGroup {
     setBackend(c10::kCPU, flat->getBackendType(), flat->getBackend(c10::kCPU));
     setDefaultBackend(flat->getBackendType());
   }
-  // Detaches the thread where a join would never return: on the thread itself,
-  // when a future's callback drops the group's last reference, and in a failed
-  // group, whose collectives only end with the communicator.
+  // Detaches the thread where a join might never return: on the thread itself,
+  // when a future's callback drops the group's last reference, and while work
+  // is pending, as in a failed group, whose collectives end with the
+  // communicator.
   ~HierarchicalProcessGroup() override {
     std::unique_lock<std::mutex> lock(queue_->mutex);
     queue_->stops = true;

@@ -90,9 +90,9 @@ class ParameterServer {
   // From here on workers are answered. `start`: where their training continues.
   void Serve(Update update, OnLost on_lost, const Reply& start);
 
-  // Returns when all remaining workers have done one more step and their pushes
-  // after it have been applied. Throws std::runtime_error when all workers are
-  // lost, with the connection error of the last one.
+  // Returns when all remaining workers have done one more step and the pushes
+  // that ended it have been applied. Throws std::runtime_error when all workers
+  // are lost, with the connection error of the last one.
   ServedStep FinishStep();
 
   // Copies all servers' rows to the parameters. Collective over `servers`,

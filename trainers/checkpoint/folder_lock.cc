@@ -42,10 +42,8 @@ absl::Status InUse(const std::string& dir, const std::string& path,
   return absl::FailedPreconditionError(
       absl::StrCat("--checkpoint_dir=", dir, ": in use by ", holder,
                    "; two jobs would supersede each other's checkpoints. Use "
-                   "another folder, "
-                   "or end that job. If it has ended and its host has not "
-                   "released the lock, "
-                   "delete ",
+                   "another folder, or end that job. If it has ended and its "
+                   "host has not released the lock, delete ",
                    path));
 }
 
