@@ -71,7 +71,8 @@ TEST(OnNanTest, EveryTrainerStopsAndKeepsTheLastFiniteCheckpoint) {
   for (const Case& each : std::vector<Case>{
            {"single", {}, "rank 0"},
            {"ddp", {"--nproc=2"}, "rank [01]"},
-           {"pipeline", {"--nproc=2", "--microbatches=2"}, "rank [01]"},
+           {"fsdp", {"--nproc=2", "--zero=3"}, "rank [01]"},
+           {"pipeline", {"--nproc=2", "--microbatches=2"}, "rank 1"},
            {"parameter_server", {"--nproc=3"}, "rank [12]"}}) {
     SCOPED_TRACE(each.trainer);
     const std::string dir = FreshDir(each.trainer);
@@ -88,6 +89,18 @@ TEST(OnNanTest, EveryTrainerStopsAndKeepsTheLastFiniteCheckpoint) {
       EXPECT_THAT(name, HasSubstr("step_00000001")) << name;
     EXPECT_FALSE(CheckpointsIn(dir).empty());
   }
+}
+
+TEST(OnNanTest, ItIsFoundBeforeASaveAndNoReasonToRestart) {
+  const std::string dir = FreshDir("restart");
+  const Finished run = Diverge("ddp", dir,
+                               {"--nproc=2", "--max_restarts=2",
+                                "--log_every=100", "--checkpoint_every=3"});
+  EXPECT_EQ(run.code, 1) << run.err;
+  EXPECT_THAT(run.err, AllOf(ContainsRegex("the loss of step 2 is (nan|-?inf)"),
+                             HasSubstr("there is no finite checkpoint"),
+                             Not(HasSubstr("restart 1"))));
+  EXPECT_TRUE(CheckpointsIn(dir).empty());
 }
 
 // The learning rate exceeds fp32: parameters are not finite before any loss is.

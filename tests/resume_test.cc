@@ -146,7 +146,7 @@ TEST(ResumeTest, EachRankContinuesWithItsOwnBuffers) {
   const Finished alone = RunTrainer("ddp", Flags(dir, 7, flags));
   EXPECT_EQ(alone.code, 1);
   EXPECT_THAT(alone.err, HasSubstr("--broadcast_buffers=false: the checkpoint "
-                                   "has the buffers of each of 2"));
+                                   "has the buffers of 2 data-parallel ranks"));
 }
 
 // Two ranks, one, and two again, across the end of an epoch: the order of

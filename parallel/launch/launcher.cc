@@ -274,11 +274,16 @@ int Launcher::Supervise() {
   return exit_code_.value_or(0);
 }
 
-// After a usage error a restart would fail in the same way.
+// After a usage error or a divergence a restart would fail in the same way.
 std::optional<Attempt> Launcher::Restart() const {
   if (cause_.empty() || told_to_end_ || bad_usage_ ||
       attempt_.restart >= config_.max_restarts) {
     return std::nullopt;
+  }
+  try {
+    if (RestartForbidden(*hosted_.store)) return std::nullopt;
+  } catch (const std::exception&) {
+    // A lost store says nothing about the cause.
   }
   return Attempt{attempt_.restart + 1, cause_, failed_, started_};
 }

@@ -15,6 +15,7 @@
 #include "absl/strings/str_format.h"
 #include "parallel/clock/steady_time.h"
 #include "parallel/comm/communicator.h"
+#include "parallel/comm/diagnosis/peers.h"
 #include "parallel/trace/operators.h"
 #include "records/text.h"
 #include "third_party/absl/status_macros.h"
@@ -135,7 +136,7 @@ absl::Status TrainingRun::Start(const NamedTensors& owned,
     if (!config_.skip_communication) {
       ShareNorm(worker_, *model_, sharded.group, *optimizer_);
     }
-    PrepareAgreement();
+    RETURN_IF_ERROR(PrepareAgreement());
     if (config_.output.memory) {
       Worker metered = worker_;
       if (replicas_ > 1) metered.devices.clear();  // the first is the worker's
@@ -148,15 +149,25 @@ absl::Status TrainingRun::Start(const NamedTensors& owned,
   });
 }
 
-void TrainingRun::PrepareAgreement() {
+absl::Status TrainingRun::PrepareAgreement() {
   const Communicator* const comm = worker_.comm;
   const bool alone = comm == nullptr || comm->world_size() == 1;
   // Without communication the losses are not those of training.
   const bool exchanges =
       alone || (comm->has_peers() && !config_.skip_communication);
   stops_on_nan_ = config_.on_nan == OnNan::kStop && exchanges;
-  if (stops_on_nan_ && !alone)
-    agreement_ = MakeGroupControl(comm->process_group());
+  if (!stops_on_nan_ || alone) return absl::OkStatus();
+  agreement_ = MakeGroupControl(comm->process_group());
+  const auto log_every = static_cast<double>(config_.output.log_every);
+  const auto all = agreement_->Gather({log_every});
+  for (size_t rank = 0; rank < all.size(); ++rank) {
+    if (all[rank][0] == log_every) continue;
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "--log_every=%g on rank %d, and %g on rank %d: ranks compare their "
+        "losses when they log them; give all ranks the same --log_every",
+        log_every, worker_.env.rank, all[rank][0], rank));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status TrainingRun::Plan() {
@@ -454,6 +465,8 @@ absl::Status TrainingRun::CheckFinite() {
 
 // Called by all ranks, with the same text.
 absl::Status TrainingRun::Diverged(const std::string& what) {
+  if (worker_.comm != nullptr && worker_.comm->has_peers())
+    ForbidRestart(*worker_.comm->process_group()->getStore());
   std::string checkpoint;
   if (checkpoints_.has_value()) {
     RETURN_IF_ERROR(FinishCheckpoints());  // updates complete_step()

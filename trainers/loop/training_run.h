@@ -102,7 +102,7 @@ class TrainingRun {
   absl::Status Guarded(const std::string& attempted,
                        const std::function<absl::Status()>& body);
   void BuildModel(const ModelPlacement& placement);
-  void PrepareAgreement();
+  absl::Status PrepareAgreement();
   absl::Status Plan();
   absl::Status OpenCheckpoints(ShardedState sharded);
   absl::Status OpenOutputs();

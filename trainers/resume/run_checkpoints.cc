@@ -24,6 +24,7 @@
 #include "parallel/clock/steady_time.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/comm/diagnosis/plain_error.h"
+#include "records/text.h"
 #include "third_party/absl/status_macros.h"
 #include "trainers/checkpoint/checkpoint_folder.h"
 #include "trainers/checkpoint/safetensors.h"
@@ -199,13 +200,13 @@ absl::Status RunCheckpoints::RestoreBuffers(CheckpointReader& reader) const {
       RETURN_IF_ERROR(reader.Read(
           {BufferName(worker_.dp_rank(), buffer.key()), buffer.value()}));
     }
-  } else if (saved > 0 && engine_.own_buffers) {
+  } else if (engine_.own_buffers && (saved > 0 || worker_.dp_size() > 1)) {
     return absl::FailedPreconditionError(absl::StrCat(
-        "--broadcast_buffers=false: the checkpoint has the buffers of each of ",
-        saved, " data-parallel ranks, this run has ", worker_.dp_size(),
-        "; resume with ", saved,
-        " ranks, or with --broadcast_buffers, which gives all ranks those of "
-        "rank 0"));
+        "--broadcast_buffers=false: the checkpoint has the buffers of ",
+        Counted(std::max(saved, 1), "data-parallel rank"), ", this run has ",
+        worker_.dp_size(),
+        "; resume with as many, or with --broadcast_buffers, which gives all "
+        "ranks those of rank 0"));
   }
   return absl::OkStatus();
 }
@@ -223,6 +224,7 @@ absl::StatusOr<Progress> RunCheckpoints::Restore(CheckpointReader& reader) {
   for (const HeldBlock& held : blocks) {
     RETURN_IF_ERROR(reader.Read(held.block));
   }
+  RETURN_IF_ERROR(RestoreBuffers(reader));
   if (config_.on_nan == OnNan::kStop) {
     const std::string name = FirstNonFinite(blocks);
     if (!name.empty()) {
@@ -231,7 +233,6 @@ absl::StatusOr<Progress> RunCheckpoints::Restore(CheckpointReader& reader) {
           " has values that are not finite (--on_nan=continue loads them)"));
     }
   }
-  RETURN_IF_ERROR(RestoreBuffers(reader));
   const auto engine = saved.metadata.find(kEngineKey);
   if (engine_.restore != nullptr && engine != saved.metadata.end())
     engine_.restore(engine->second);
@@ -313,10 +314,8 @@ absl::StatusOr<CheckpointRecord> RunCheckpoints::Write(
 }
 
 absl::Status RunCheckpoints::CheckFinite(int64_t step) const {
-  std::vector<HeldBlock> saved =
-      HeldBlocks(worker_, model_, optimizer_, sharded_);
-  std::erase_if(saved, [](const HeldBlock& held) { return !held.saved; });
-  const std::string name = FirstNonFinite(saved);
+  const std::string name =
+      FirstNonFinite(HeldBlocks(worker_, model_, optimizer_, sharded_));
   const absl::Status mine = name.empty()
                                 ? absl::OkStatus()
                                 : absl::OutOfRangeError(absl::StrCat(

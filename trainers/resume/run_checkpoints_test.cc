@@ -353,8 +353,8 @@ TEST_F(ResumeTest, EachRankContinuesWithItsOwnBuffers) {
   config_.data.batch_size = 12;
   EXPECT_THAT(Refusal(config_, worker_),
               AllOf(HasSubstr("--broadcast_buffers=false"),
-                    HasSubstr("each of 2 data-parallel ranks, this run has 1"),
-                    HasSubstr("resume with 2 ranks")));
+                    HasSubstr("the buffers of 2 data-parallel ranks, this run "
+                              "has 1; resume with as many")));
   // Ranks that receive rank 0's before each forward can continue with these.
   engine_.own_buffers = false;
   ASSERT_TRUE(Resume(config_, worker_).ok());

@@ -165,6 +165,8 @@ absl::StatusOr<StepOutcome> PipelineRun::End(
   const ExecutorStep& first = step->ranks.front();
   StepOutcome outcome{.loss = first.loss,
                       .exposed_by_axis = std::move(exposed)};
+  if (!plan_->in_one_process())
+    outcome.loss_rank = worker_.Line("pp")[plan_->rank_of_stage().back()];
   std::function<void(StepRecord&)> record_unit_waits;
   if (sharded_ != nullptr) record_unit_waits = RecordUnitWaits(*sharded_);
   outcome.complete = [this, step, record_unit_waits](StepRecord& record) {

@@ -23,6 +23,7 @@ constexpr char kDeparturesKey[] = "departures";
 constexpr char kDeathsKey[] = "deaths";
 constexpr char kFailuresKey[] = "failures";
 constexpr char kDeathsAllowedKey[] = "deaths_allowed";
+constexpr char kRestartForbiddenKey[] = "restart_forbidden";
 
 std::string PulseKey(int rank) { return absl::StrCat("pulse/", rank); }
 std::string DeathKey(int rank) { return absl::StrCat("death/", rank); }
@@ -160,6 +161,12 @@ void AllowDeaths(c10d::Store& store) { store.set(kDeathsAllowedKey, ""); }
 
 bool DeathsAllowed(c10d::Store& store) {
   return store.check({kDeathsAllowedKey});
+}
+
+void ForbidRestart(c10d::Store& store) { store.set(kRestartForbiddenKey, ""); }
+
+bool RestartForbidden(c10d::Store& store) {
+  return store.check({kRestartForbiddenKey});
 }
 
 void ReportStop(c10d::Store& store, int rank, bool is_stopped) {

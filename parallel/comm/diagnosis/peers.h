@@ -89,6 +89,9 @@ void ReportDeath(c10d::Store& store, int rank, const std::string& how);
 // that the job does not need; before, the others would wait for them.
 void AllowDeaths(c10d::Store& store);
 bool DeathsAllowed(c10d::Store& store);
+// A rank tells the launcher that a restarted job would fail in the same way.
+void ForbidRestart(c10d::Store& store);
+bool RestartForbidden(c10d::Store& store);
 
 void ReportStop(c10d::Store& store, int rank, bool is_stopped);
 
