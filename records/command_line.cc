@@ -62,7 +62,8 @@ class Arguments {
 
  private:
   void AddFiles(absl::string_view files) {
-    for (absl::string_view file : absl::StrSplit(files, ',')) {
+    for (absl::string_view file :
+         absl::StrSplit(files, ',', absl::SkipEmpty())) {
       AddFile(UserPath(std::string(file)));
     }
   }

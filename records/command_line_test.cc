@@ -58,6 +58,18 @@ TEST(ParseFlagsTest, FlagFilesMayComeFromAnotherSystem) {
   EXPECT_EQ(Parse({"--", "--flagfile=" + file}).size(), 2u);
 }
 
+TEST(ParseFlagsTest, AnEmptyFlagfileNamesNoFile) {
+  const std::string file = testing::TempDir() + "/size.flags";
+  std::ofstream(file) << "--size=6\n";
+  for (const std::vector<std::string>& arguments :
+       std::vector<std::vector<std::string>>{
+           {"--flagfile="}, {"--flagfile", ""}, {"--flagfile=,"}}) {
+    EXPECT_EQ(Parse(arguments).size(), 1u);
+  }
+  Parse({"--size=7", "--flagfile=," + file + ","});
+  EXPECT_EQ(absl::GetFlag(FLAGS_size), 6);
+}
+
 TEST(ParseFlagsDeathTest, EveryWrongFlagIsExitCode2) {
   const std::string file = testing::TempDir() + "/flags";
   std::ofstream(file) << "--sise=1\n";
