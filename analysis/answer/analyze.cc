@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <optional>
 #include <set>
@@ -14,7 +15,8 @@
 namespace rankwise {
 namespace {
 
-// By step, the examples' mean over the ranks that report a loss.
+// By step, the examples' mean over the ranks that report a loss; without steps
+// whose mean is not finite, as fp16's loss scaling skips them.
 LossCurve CurveOf(const Cell& cell, const RunTrace& run) {
   struct Sum {
     double loss = 0, examples = 0;
@@ -30,7 +32,7 @@ LossCurve CurveOf(const Cell& cell, const RunTrace& run) {
   LossCurve curve;
   curve.name = CellLabel(cell);
   for (const auto& [step, sum] : sums) {
-    if (sum.examples == 0) continue;
+    if (sum.examples == 0 || !std::isfinite(sum.loss)) continue;
     curve.steps.push_back(step);
     curve.losses.push_back(sum.loss / sum.examples);
   }

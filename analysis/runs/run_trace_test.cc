@@ -243,6 +243,49 @@ TEST(CheckRun, ADivergedTrainingIsNamed) {
   EXPECT_TRUE(CheckRun(run).ok());
 }
 
+TEST(CheckRun, TheTextOfANanHasNoSign) {
+  RunTrace run = MakeRun({});
+  run.ranks[0].evaluations = {{.epoch = 2, .mean_loss = -std::nan("")}};
+  EXPECT_THAT(WhyNot(run), HasSubstr("the test loss of epoch 2 is nan"));
+  run.ranks[0].steps[3].loss = std::copysign(std::nan(""), -1.0);
+  EXPECT_THAT(WhyNot(run), HasSubstr("the loss of rank 0 is nan in step 4"));
+}
+
+TEST(CheckRun, Fp16DivergesAfter20StepsInARow) {
+  RunTrace run = MakeRun({.world_size = 2, .steps = 50});
+  for (RankTrace& rank : run.ranks) rank.run.flags["precision"] = "fp16";
+  for (int step : {1, 2, 30}) run.ranks[0].steps[step].loss = std::nan("");
+  for (int step = 10; step < 29; ++step)
+    run.ranks[1].steps[step].loss = std::nan("");
+  EXPECT_TRUE(CheckRun(run).ok()) << CheckRun(run);
+  run.ranks[1].steps[29].loss = std::nan("");
+  EXPECT_THAT(WhyNot(run), HasSubstr("the loss of rank 1 is nan in step 30"));
+}
+
+TEST(CheckRun, LossesWithoutCommunicationAreNotJudged) {
+  RunTrace run = MakeRun({.world_size = 2});
+  run.ranks[1].steps[7].loss = std::nan("");
+  EXPECT_FALSE(CheckRun(run).ok());
+  RunTrace fake = run;
+  for (RankTrace& rank : fake.ranks) rank.run.backend = "fake";
+  EXPECT_TRUE(CheckRun(fake).ok()) << CheckRun(fake);
+  for (RankTrace& rank : run.ranks)
+    rank.run.flags["skip_communication"] = "true";
+  EXPECT_TRUE(CheckRun(run).ok()) << CheckRun(run);
+  // One rank trains by itself in any case.
+  RunTrace alone = MakeRun({});
+  alone.ranks[0].run.flags["skip_communication"] = "true";
+  alone.ranks[0].steps[7].loss = std::nan("");
+  EXPECT_FALSE(CheckRun(alone).ok());
+}
+
+TEST(CheckRun, AParameterServerMayHaveAStepWithoutWorkers) {
+  RunTrace run = MakeRun({.world_size = 2});
+  run.ranks[0].updates.emplace_back();
+  run.ranks[0].steps.back().loss = std::nan("");
+  EXPECT_TRUE(CheckRun(run).ok()) << CheckRun(run);
+}
+
 TEST(CheckRun, AGapInTheStepsIsNamed) {
   RunTrace run = MakeRun({});
   run.ranks[0].steps.erase(run.ranks[0].steps.begin() + 5);
