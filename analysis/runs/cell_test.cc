@@ -114,6 +114,39 @@ TEST(JobsOf, RestartsAndOtherSizesContinueAJob) {
   EXPECT_EQ(JobsOf(runs).back(), 7u);
 }
 
+TEST(JobsOf, TheNamesOfFilesDoNotMatter) {
+  // again.jsonl, first.jsonl
+  std::vector<RunTrace> runs = {Resumed({}, 20, "a"), Resumed({}, 0, "a")};
+  EXPECT_THAT(JobsOf(runs), ElementsAre(1, 1));
+  std::vector<std::string> left_out;
+  const std::vector<Cell> cells = GroupIntoCells(runs, {}, &left_out);
+  ASSERT_EQ(cells.size(), 1u);
+  EXPECT_EQ(cells[0].repetitions.size(), 1u);
+  // Two jobs of two parts each: a part continues the job recorded before it.
+  runs = {Resumed({}, 0, "a"), Resumed({}, 20, "a"), Resumed({}, 0, "a"),
+          Resumed({}, 20, "a")};
+  EXPECT_THAT(JobsOf(runs), ElementsAre(0, 0, 2, 2));
+}
+
+TEST(JobsOf, RunsFromCopiesOfOneCheckpointAreApart) {
+  std::vector<RunTrace> runs = {Resumed({}, 20, "a"), Resumed({}, 20, "a"),
+                                Resumed({}, 20, "a")};
+  EXPECT_THAT(JobsOf(runs), ElementsAre(0, 1, 2));
+  std::vector<std::string> left_out;
+  const std::vector<Cell> cells = GroupIntoCells(runs, {}, &left_out);
+  ASSERT_EQ(cells.size(), 1u);
+  EXPECT_EQ(cells[0].repetitions.size(), 3u);
+  // A launcher's restart returns to the checkpoint that it began with.
+  runs[1].ranks[0].restarts.emplace_back();
+  EXPECT_THAT(JobsOf(runs), ElementsAre(0, 0, 2));
+}
+
+TEST(JobsOf, ARunWithoutStepsIsNoPart) {
+  std::vector<RunTrace> runs = {
+      Resumed({}, 0, "a"), Resumed({.steps = 0}, 0, "a"), Resumed({}, 20, "a")};
+  EXPECT_THAT(JobsOf(runs), ElementsAre(0, 1, 0));
+}
+
 TEST(GroupIntoCells, AnotherShapeOfThePipelineIsAnotherCell) {
   // Both of 4 ranks and a global batch of 64.
   RunForTest other = Pipeline();
