@@ -12,7 +12,6 @@
 #include "analysis/stats/statistics.h"
 #include "parallel/pipeline/schedule/schedule.h"
 #include "parallel/pipeline/simulation/simulate.h"
-#include "records/text.h"
 #include "third_party/absl/status_macros.h"
 
 namespace rankwise {
@@ -305,6 +304,18 @@ absl::StatusOr<std::vector<StepSample>> SamplesOf(const RecordedPipeline& run,
   return samples;
 }
 
+// "each of 4 replicas is assumed to compute like the recorded one: ...".
+std::string ComputeOf(int64_t replicas, int64_t recorded) {
+  return absl::StrCat(
+      replicas == 1 ? "the replica"
+                    : absl::StrCat("each of ", replicas, " replicas"),
+      " is assumed to compute like ",
+      recorded == 1 ? "the recorded one"
+                    : absl::StrCat("each of the ", recorded, " recorded ones"),
+      replicas > recorded ? ": additional replicas have their own cores"
+                          : ": no faster, even if fewer share a host");
+}
+
 }  // namespace
 
 StepTimes PipelineStep(const Timeline& timeline, double scale,
@@ -361,10 +372,7 @@ absl::StatusOr<SimulatedLayout> SimulatePipelineLayout(
                                  &result.assumptions));
   }
   if (recorded.dp != layout.dp) {
-    result.extrapolations.push_back(absl::StrCat(
-        "each of ", Counted(layout.dp, "replica"),
-        " is assumed to compute like each of the ", recorded.dp,
-        " recorded ones: additional replicas have their own cores"));
+    result.extrapolations.push_back(ComputeOf(layout.dp, recorded.dp));
   }
   AddOnce(messages.extrapolations, result.extrapolations);
   StageCalls calls;

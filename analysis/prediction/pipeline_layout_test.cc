@@ -1,3 +1,7 @@
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "absl/status/statusor.h"
 #include "analysis/prediction/recordings.h"
 #include "analysis/prediction/runs_for_test.h"
@@ -315,8 +319,30 @@ TEST(SimulatePipelineLayout, ReplicasWithoutTrafficSplitTheModelsGradients) {
   ASSERT_TRUE(simulated.ok()) << simulated.status();
   EXPECT_NEAR(simulated->runs[0][0].middle.step_seconds,
               PipelineStepSeconds(config), 1e-6);
-  EXPECT_FALSE(simulated->extrapolations.empty());
+  EXPECT_THAT(simulated->extrapolations,
+              Contains("each of 4 replicas is assumed to compute like the "
+                       "recorded one: additional replicas have their own "
+                       "cores"));
   EXPECT_THAT(simulated->assumptions, Contains(HasSubstr("optimizer's time")));
+}
+
+TEST(SimulatePipelineLayout, FewerReplicasNeedNoMoreCores) {
+  PipelineRunForTest config{.pp = 2, .dp = 4};
+  config.gradient_bytes = {4e6, 1e6};
+  const std::vector<RecordedPipeline> recordings = Recorded(config);
+  for (const auto& [dp, text] : std::vector<std::pair<int64_t, std::string>>{
+           {1,
+            "the replica is assumed to compute like each of the 4 recorded "
+            "ones: no faster, even if fewer share a host"},
+           {2,
+            "each of 2 replicas is assumed to compute like each of the 4 "
+            "recorded ones: no faster, even if fewer share a host"}}) {
+    config.dp = dp;
+    const auto simulated = SimulatePipelineLayout(recordings, LayoutOf(config),
+                                                  6e6, FlatNetwork(0, 1e-9));
+    ASSERT_TRUE(simulated.ok()) << simulated.status();
+    EXPECT_THAT(simulated->extrapolations, Contains(text));
+  }
 }
 
 TEST(SimulatePipelineLayout, RefusesReplicasOfUnknownGradients) {
