@@ -34,7 +34,11 @@ std::optional<ShorterSteps> Shorten(const Layout& layout, int64_t longest,
   const int64_t m = layout.micro_batches;
   if (m <= longest) return std::nullopt;
   const int64_t both = std::lcm(period, layout.pp);
-  if (both <= longest / 2) period = both;
+  if (both <= longest / 2) {
+    period = both;
+  } else if (layout.chunks > 1) {
+    period = (period + layout.pp - 1) / layout.pp * layout.pp;
+  }
   ShorterSteps steps{layout, layout};
   steps.more.micro_batches = m - (m - longest + period - 1) / period * period;
   const int64_t apart = period * std::max<int64_t>(1, longest / 4 / period);

@@ -32,10 +32,11 @@ struct ShorterSteps {
 };
 
 // The micro-batches of both steps are congruent to those of `layout` modulo
-// `period` and, if both fit into half of `longest`, modulo pp: the pattern of
-// interleaved_1f1b is pp micro-batches long. `longest` is raised to 16 pp, so
-// that both steps reach the pattern; nullopt if `layout` has no more
-// micro-batches than that.
+// `period` and modulo pp: the pattern of interleaved_1f1b is pp micro-batches
+// long. If the least common multiple is more than half of `longest`, they are
+// congruent modulo only one of the two: pp with several chunks, else `period`.
+// `longest` is raised to 16 pp, so that both steps reach the pattern; nullopt
+// if `layout` has no more micro-batches than that.
 std::optional<ShorterSteps> Shorten(const Layout& layout, int64_t longest,
                                     int64_t period = 1);
 
