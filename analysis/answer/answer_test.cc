@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <map>
 #include <string>
 #include <vector>
@@ -46,6 +47,16 @@ TEST(Answer, LossesAreTheExamplesMeanOverRanks) {
   EXPECT_EQ(answer->losses[0].name, "ddp on 2 ranks, batch 192");
   EXPECT_THAT(answer->losses[0].steps, SizeIs(20));
   EXPECT_DOUBLE_EQ(answer->losses[0].losses[7], 1.75);
+}
+
+TEST(Answer, LossesOmitStepsThatFp16Skipped) {
+  RunTrace run = MakeRun({.world_size = 2, .steps = 20});
+  for (RankTrace& rank : run.ranks) rank.run.flags["precision"] = "fp16";
+  run.ranks[1].steps[7].loss = std::nan("");
+  const auto answer = Analyze({run}, {});
+  ASSERT_THAT(answer->losses, SizeIs(1));
+  EXPECT_THAT(answer->losses[0].steps, AllOf(SizeIs(19), Not(Contains(8))));
+  EXPECT_THAT(answer->losses[0].losses, SizeIs(19));
 }
 
 // By batch per rank: the way of scaling of the cells on two ranks.
