@@ -84,15 +84,19 @@ Staleness StalenessOf(const RunTrace& run);
 // FailedPrecondition: the run's file, and what is wrong with it.
 absl::Status RunError(const RunTrace& run, absl::string_view reason);
 
-// Fails, saying why, unless the run has every rank, no loss of a step or an
-// evaluation is infinite or NaN, the ranks recorded the same steps, and their
-// schedule records, if any, agree on the replicas.
+// Fails, saying why, unless the run has every rank, its training did not
+// diverge, the ranks recorded the same steps, and their schedule records, if
+// any, agree on the replicas. A training diverged if a loss (under fp16, the
+// losses of 20 successive steps) or a test loss is infinite or NaN; without
+// communication between its ranks that is not tested.
 absl::Status CheckRun(const RunTrace& run);
 
-// Returns, for each run, the index of the first run of its job. A run continues
-// a job if it follows a launcher's restart or its first step is not step 1, as
-// after --resume: the job of the latest run before it of the same trainer with
-// the same checkpoint_dir or, without one, with the same file and flags.
+// Returns, for each run, the index of the run that began its job, which may be
+// a later one. A run continues a job if it follows a launcher's restart or its
+// first step is not step 1, as after --resume: a job of the same trainer with
+// the same checkpoint_dir or, without one, with the same file and flags, whose
+// latest part began at an earlier step (for a restart, possibly at the same
+// one); of several, the one whose latest part precedes the run most closely.
 std::vector<size_t> JobsOf(absl::Span<const RunTrace> runs);
 
 // The host of each recorded rank, numbered in the order of their first ranks;
