@@ -137,6 +137,11 @@ void Link::Receive(const at::Tensor& tensor, int tag,
                       works);
 }
 
+void Link::ThrowIfBroken() const {
+  const std::lock_guard lock(connection_->mutex);
+  TORCH_CHECK(!connection_->is_broken, "the connection was closed");
+}
+
 void Link::Abort() {
   connection_->pair.process_group()->getBackend(c10::kCPU)->abort();
 }

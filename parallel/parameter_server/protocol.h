@@ -85,6 +85,9 @@ class Link {
   // count from 0. The tensor must not change until the work is done.
   void Send(const at::Tensor& tensor, int tag, std::vector<WorkPtr>& works);
   void Receive(const at::Tensor& tensor, int tag, std::vector<WorkPtr>& works);
+  // Throws if the connection is known to be broken; only Gloo's is while
+  // nothing is in flight.
+  void ThrowIfBroken() const;
   // Makes all that is in flight on this link fail, and what is started later.
   // May be called from another thread.
   void Abort();

@@ -76,7 +76,7 @@ void ParameterServer::Serve(Update update, OnLost on_lost, const Reply& start) {
   update_ = std::move(update);
   on_lost_ = std::move(on_lost);
   start_ = start;
-  step_end_seconds_ = SteadySeconds();
+  for (const auto& peer : peers_) peer->last_end_seconds = SteadySeconds();
   for (const auto& peer : peers_)
     peer->thread = std::thread([this, &peer = *peer] { Answer(peer); });
 }
@@ -119,19 +119,27 @@ void ParameterServer::ReceivePush(Peer& peer) {
 
 // Blocks until the worker's push is applied and the consistency lets it
 // continue, sending a `waiting` reply every quarter of the collective timeout.
+// Throws soon after the connection breaks, although no message is in flight
+// that would fail.
 void ParameterServer::AwaitOthers(Peer& peer,
                                   std::unique_lock<std::mutex>& lock) {
-  const auto interval =
-      absl::ToChronoMilliseconds(config_.collective_timeout / 4);
+  constexpr absl::Duration kLinkCheck = absl::Milliseconds(500);
+  const absl::Duration interval = config_.collective_timeout / 4;
+  const auto check = absl::ToChronoMilliseconds(std::min(interval, kLinkCheck));
+  double reply_seconds = SteadySeconds() + absl::ToDoubleSeconds(interval);
   const auto may_continue = [&] {
     if (ending_) return true;
     if (peer.arrived) return false;
     const int64_t behind = peer.round - SlowestRound();
     return behind <= config_.consistency.bound;
   };
-  while (!changed_.wait_for(lock, interval, may_continue)) {
+  while (!changed_.wait_for(lock, check, may_continue)) {
     lock.unlock();
-    peer.link.Send(ToHeader(Reply{.waiting = true}), kHeaderTag, peer.sends);
+    peer.link.ThrowIfBroken();
+    if (SteadySeconds() >= reply_seconds) {
+      peer.link.Send(ToHeader(Reply{.waiting = true}), kHeaderTag, peer.sends);
+      reply_seconds = SteadySeconds() + absl::ToDoubleSeconds(interval);
+    }
     lock.lock();
   }
 }
@@ -251,22 +259,23 @@ ServedStep ParameterServer::FinishStep() {
 }
 
 void ParameterServer::TakeStep(bool is_late, ServedStep& result) {
-  double sum = 0, end_seconds = step_end_seconds_;
+  double sum = 0, begin_seconds = 0, end_seconds = 0;
   int workers = 0;
   for (const auto& peer : peers_) {
     if (peer->steps.empty()) continue;
-    const double loss = peer->steps.front().loss;
+    const auto [loss, peer_end_seconds] = peer->steps.front();
     if (!std::isfinite(loss) && result.non_finite_worker < 0)
       result.non_finite_worker = peer->link.peer();
     sum += loss;
-    end_seconds = std::max(end_seconds, peer->steps.front().end_seconds);
+    begin_seconds = std::max(begin_seconds, peer->last_end_seconds);
+    end_seconds = std::max(end_seconds, peer_end_seconds);
+    peer->last_end_seconds = peer_end_seconds;
     ++workers;
     peer->steps.pop_front();
   }
   result.loss = sum / workers;
   result.examples = std::exchange(examples_, 0);
-  const double begin = std::exchange(step_end_seconds_, end_seconds);
-  if (is_late) result.seconds = end_seconds - begin;
+  if (is_late && workers > 0) result.seconds = end_seconds - begin_seconds;
 }
 
 double ParameterServer::RateFactor(const Peer& peer) const {

@@ -45,9 +45,10 @@ struct ServedStep {
   // Examples that all workers have reported since the previous step.
   int64_t examples = 0;
   double wait_seconds = 0;
-  // Duration of the step for the remaining workers, set if the server learned
-  // of its end late: while it waited for a lost worker, the others may have
-  // done this step and later ones.
+  // Duration of the step for the workers that did it, from the latest end of
+  // their previous steps to the latest end of this one. Set if the server
+  // learned of its end late: while it waited for a lost worker, the others may
+  // have done this step and later ones.
   std::optional<double> seconds;
   std::vector<UpdateRecord> updates;
 };
@@ -116,6 +117,7 @@ class ParameterServer {
     bool arrived = false;                  // and is not applied yet
     int64_t round = 0;                     // applied
     std::deque<DoneStep> steps;            // that FinishStep has not returned
+    double last_end_seconds = 0;           // of the step before them
     std::vector<at::Tensor> pushed, sent;  // buckets; the buffers may follow
     at::Tensor buffers;                    // pushed
     std::vector<WorkPtr> sends;            // in flight
@@ -157,8 +159,7 @@ class ParameterServer {
   std::vector<std::unique_ptr<Peer>> peers_;
   std::vector<Peer*> arrivals_;  // in order of arrival
   int64_t version_ = 0;
-  int64_t examples_ = 0;         // reported since the last step
-  double step_end_seconds_ = 0;  // of the last step; steady clock
+  int64_t examples_ = 0;  // reported since the last step
   Reply start_;
   bool ending_ = false, aborting_ = false;
   std::string last_loss_;  // of a worker: what an error says

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <functional>
 #include <future>
 #include <string>
@@ -52,12 +51,33 @@ using WorkerBody =
     std::function<void(int worker, ParameterClient& client,
                        std::vector<NamedTensor>& parameters, Link& link)>;
 
+// As OnRanks, with the timeout of `config`.
+void OnRanksOf(int world_size, const ParameterServerConfig& config,
+               const std::function<void(Communicator&)>& body) {
+  static int jobs = 0;
+  const std::string store =
+      absl::StrCat(testing::TempDir(), "/job", jobs++, ".store");
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < world_size; ++rank) {
+    threads.emplace_back([&, rank] {
+      const std::string error = ErrorOf([&] {
+        body(*ConnectRank(rank, world_size, store, config.collective_timeout));
+      });
+      EXPECT_EQ(error, "") << "on rank " << rank;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
 // Runs servers that apply plain SGD until `steps` are done, and workers that
-// run `body`, which also leaves the job.
-Seen RunJob(int servers, int workers, const ParameterServerConfig& config,
-            int64_t steps, const WorkerBody& body) {
+// run `body`, which also leaves the job. `on_lost` is called on the first
+// server when it has lost a worker.
+Seen RunJob(
+    int servers, int workers, const ParameterServerConfig& config,
+    int64_t steps, const WorkerBody& body,
+    const std::function<void()>& on_lost = [] {}) {
   Seen seen;
-  OnRanks(servers + workers, [&](Communicator& comm) {
+  OnRanksOf(servers + workers, config, [&](Communicator& comm) {
     auto ranks = ConnectServers(comm, servers);
     ASSERT_TRUE(ranks.ok()) << ranks.status();
     std::vector<NamedTensor> parameters = MakeParameters();
@@ -82,7 +102,9 @@ Seen RunJob(int servers, int workers, const ParameterServerConfig& config,
           }
         },
         [&](int rank, int others) {
-          if (first) seen.lost.emplace_back(rank, others);
+          if (!first) return;
+          seen.lost.emplace_back(rank, others);
+          on_lost();
         },
         {});
     for (int64_t step = 1; step <= steps; ++step) {
@@ -125,6 +147,7 @@ ParameterServerConfig Config(const std::string& consistency) {
   ParameterServerConfig config;
   config.consistency = *ParseConsistency(consistency);
   config.bucket_bytes = 20;
+  config.collective_timeout = absl::Seconds(60);
   return config;
 }
 
@@ -383,64 +406,98 @@ TEST(ParameterServerTest, MovesAreAveraged) {
   EXPECT_EQ(seen.updates[1].loss, 1.5);
 }
 
+// The first worker waits longer than its timeout for the second, which does
+// several steps before its push.
 TEST(ParameterServerTest, AWorkerThatWaitsHearsFromItsServers) {
   ParameterServerConfig config = Config("bsp");
-  config.collective_timeout = absl::Milliseconds(80);
+  config.collective_timeout = absl::Seconds(2);
   const Seen seen =
-      RunJob(2, 2, config, 2,
+      RunJob(2, 2, config, /*steps=*/1,
              [](int worker, ParameterClient& client,
                 std::vector<NamedTensor>& parameters, Link&) {
                client.Begin();
-               for (int i = 0; i < 2; ++i) {
-                 if (worker == 1)
-                   std::this_thread::sleep_for(std::chrono::milliseconds(200));
-                 Step(/*worker=*/1, client, parameters);
+               for (int i = 0; worker == 1 && i < 6; ++i) {
+                 std::this_thread::sleep_for(std::chrono::milliseconds(500));
+                 client.EndStep({.loss = 1, .examples = 4});
                }
+               Step(/*worker=*/1, client, parameters);
                client.Finish();
              });
+  EXPECT_TRUE(seen.lost.empty());
   const std::vector<NamedTensor> start = MakeParameters();
   ASSERT_EQ(seen.parameters.size(), start.size());
   for (size_t i = 0; i < start.size(); ++i) {
     const at::Tensor target = Target(start[i].tensor, 1);
     EXPECT_TRUE(seen.parameters[i].tensor.allclose(
-        target + (start[i].tensor - target) * std::pow(1 - kRate, 2)));
+        target + (start[i].tensor - target) * (1 - kRate)));
   }
 }
 
-// The first worker does five steps while the second does none and is lost.
+// The first worker's connection breaks while the server has nothing to send to
+// it and expects nothing from it.
+TEST(ParameterServerTest, AWorkerThatDiesWhileItWaitsIsReportedAtOnce) {
+  std::promise<void> lost;
+  const Seen seen = RunJob(
+      1, 2, Config("bsp"), /*steps=*/2,
+      [&](int worker, ParameterClient& client,
+          std::vector<NamedTensor>& parameters, Link& link) {
+        client.Begin();
+        if (worker == 0) {
+          Step(worker, client, parameters);
+          // Until the server has the push.
+          std::this_thread::sleep_for(std::chrono::milliseconds(300));
+          link.Abort();
+          return;
+        }
+        EXPECT_EQ(lost.get_future().wait_for(std::chrono::seconds(10)),
+                  std::future_status::ready);
+        for (int i = 0; i < 2; ++i) Step(worker, client, parameters);
+        client.Finish();
+      },
+      [&] { lost.set_value(); });
+  EXPECT_EQ(seen.error, "");
+  EXPECT_THAT(seen.lost, ElementsAre(Pair(1, 1)));
+}
+
+// The first worker does five steps before the second does its last one and is
+// lost.
 TEST(ParameterServerTest, StepsThatTheOthersDidMeanwhileTakeTheirOwnTime) {
   constexpr int64_t kSteps = 5;
   constexpr double kStepSeconds = 0.03;
-  std::promise<void> done;
-  const Seen seen =
-      RunJob(1, 2, Config("async"), kSteps,
-             [&](int worker, ParameterClient& client,
-                 std::vector<NamedTensor>& parameters, Link& link) {
-               client.Begin();
-               if (worker == 1) {
-                 done.get_future().wait();
-                 link.Abort();
-                 return;
-               }
-               for (int64_t i = 0; i < kSteps; ++i) {
-                 std::this_thread::sleep_for(
-                     std::chrono::duration<double>(kStepSeconds));
-                 Step(/*worker=*/static_cast<int>(i), client, parameters);
-               }
-               client.AwaitAll();
-               done.set_value();
-               client.Finish();
-             });
-  ASSERT_EQ(seen.steps.size(), static_cast<size_t>(kSteps));
-  int64_t examples = 0;
-  for (int64_t i = 0; i < kSteps; ++i) {
-    const ServedStep& step = seen.steps[static_cast<size_t>(i)];
-    EXPECT_EQ(step.loss, 1.0 + static_cast<double>(i));
-    ASSERT_TRUE(step.seconds.has_value());
-    EXPECT_GT(*step.seconds, 0.9 * kStepSeconds);
-    examples += step.examples;
+  for (const int64_t of_lost : {0, 1, 2}) {
+    std::promise<void> done;
+    const Seen seen = RunJob(
+        1, 2, Config("async"), kSteps,
+        [&](int worker, ParameterClient& client,
+            std::vector<NamedTensor>& parameters, Link& link) {
+          client.Begin();
+          if (worker == 1) done.get_future().wait();
+          for (int64_t i = 0; i < (worker == 1 ? of_lost : kSteps); ++i) {
+            client.AwaitAll();
+            std::this_thread::sleep_for(
+                std::chrono::duration<double>(kStepSeconds));
+            Step(/*worker=*/static_cast<int>(i), client, parameters);
+          }
+          client.AwaitAll();
+          if (worker == 1) {
+            link.Abort();
+            return;
+          }
+          done.set_value();
+          client.Finish();
+        });
+    ASSERT_EQ(seen.steps.size(), static_cast<size_t>(kSteps));
+    int64_t examples = 0;
+    for (int64_t i = 0; i < kSteps; ++i) {
+      const ServedStep& step = seen.steps[static_cast<size_t>(i)];
+      EXPECT_EQ(step.loss, 1.0 + static_cast<double>(i));
+      examples += step.examples;
+      if (i < of_lost) continue;  // the server may have waited for its end
+      ASSERT_TRUE(step.seconds.has_value());
+      EXPECT_GT(*step.seconds, 0.3 * kStepSeconds) << i << " of " << of_lost;
+    }
+    EXPECT_EQ(examples, 4 * (kSteps + of_lost));
   }
-  EXPECT_EQ(examples, 4 * kSteps);  // none of the lost worker
 }
 
 TEST(ParameterServerTest, ElasticWorkersAndServersMoveTowardsEachOther) {
