@@ -2,10 +2,10 @@
 
 #include <chrono>
 #include <future>
+#include <latch>
 #include <map>
 #include <memory>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -114,14 +114,16 @@ TEST(HierarchicalTest, TrafficIsTheTextbooksToTheByte) {
 }
 
 TEST(HierarchicalTest, AWaitEndsAfterItsTimeout) {
-  OnHosts({0, 0, 1, 1}, [](Communicator& comm) {
+  std::latch timed_out(3);
+  OnHosts({0, 0, 1, 1}, [&](Communicator& comm) {
     const Group group = LevelsOf(comm);
-    if (comm.rank() == 3) std::this_thread::sleep_for(std::chrono::seconds(1));
+    if (comm.rank() == 3) timed_out.wait();
     Tensors data = {at::full({1000}, 1.0f)};
     const auto work = group.process_group()->allreduce(data);
     if (comm.rank() != 3) {
       EXPECT_THAT(ErrorOf([&] { work->wait(std::chrono::milliseconds(100)); }),
                   HasSubstr("not complete after 100 ms"));
+      timed_out.count_down();
     }
     work->wait();
     EXPECT_EQ(data[0][999].item<float>(), 4);

@@ -135,11 +135,11 @@ TEST(LauncherTest, AStoppedRankIsBlamedAndHoldsNobodyUp) {
 
 TEST(LauncherTest, AStoppedRankIsKilledWhenAllOthersHaveEnded) {
   std::vector<std::string> argv = Ranks(2, "stop_at_the_end");
-  argv.push_back("--collective_timeout=3s");
+  argv.push_back("--collective_timeout=8s");
   TestProcess process(argv);
   ASSERT_TRUE(process.AwaitOutput("sum 3", 2));
   EXPECT_EQ(process.Wait(absl::Seconds(2)), -1);  // may still be continued
-  EXPECT_EQ(process.Wait(absl::Seconds(10)), 128 + SIGKILL);
+  EXPECT_EQ(process.Wait(absl::Seconds(20)), 128 + SIGKILL);
   EXPECT_THAT(process.Stderr(),
               ContainsRegex("rank 1 \\(process [0-9]+\\) is stopped by a "
                             "signal \\(SIGSTOP\\), and all other ranks have "
