@@ -1,8 +1,8 @@
 #include "trainers/observe/console.h"
 
-#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <pty.h>
 #include <unistd.h>
 
@@ -79,7 +79,6 @@ class Terminal {
     std::fflush(stdout);
     dup2(terminal, STDOUT_FILENO);
     close(terminal);
-    fcntl(reader_, F_SETFL, O_NONBLOCK);
   }
   ~Terminal() {
     std::fflush(stdout);
@@ -87,12 +86,26 @@ class Terminal {
     close(stdout_);
     close(reader_);
   }
-  // Returns the text written to it since the last call.
+  // Returns the text written to it since the last call. The terminal may hand
+  // it over in parts; a mark is written after it and ends it.
   std::string Read() {
+    constexpr char kMark = '\x01';
+    std::putchar(kMark);
     std::fflush(stdout);
-    std::string text(1 << 16, '\0');
-    const ssize_t bytes = read(reader_, text.data(), text.size());
-    text.resize(bytes < 0 ? 0 : static_cast<size_t>(bytes));
+    std::string text;
+    pollfd readable = {.fd = reader_, .events = POLLIN, .revents = 0};
+    while (!text.ends_with(kMark)) {
+      char part[4096];
+      const ssize_t bytes = poll(&readable, 1, /*timeout_ms=*/5000) == 1
+                                ? read(reader_, part, sizeof(part))
+                                : 0;
+      if (bytes <= 0) {
+        ADD_FAILURE() << "no end of the text " << text;
+        return text;
+      }
+      text.append(part, static_cast<size_t>(bytes));
+    }
+    text.pop_back();
     return text;
   }
 
