@@ -60,7 +60,7 @@ absl::StatusOr<std::string> ShareNcclId(
   absl::StatusOr<std::string> own = std::string();
   if (control.rank() == first) own = make();
   RETURN_IF_ERROR(AllOk(control, own.status(), "make an id for NCCL"));
-  return TextFrom(control, *own, first);
+  return GatherTexts(control, *own)[first];
 }
 
 Calls::Calls(Layer& layer, const Collective& collective, const Call& call,

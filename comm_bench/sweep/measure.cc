@@ -167,8 +167,8 @@ void NoteChoices(const std::string& log, Control& control,
   const bool is_place_0 =
       call.ranks.empty() || RankInJob(call, control, 0) == call.ranks[0];
   const int first = is_place_0 ? 0 : static_cast<int>(call.ranks[0]);
-  call.algorithm = TextFrom(control, own.algorithm, first);
-  call.protocol = TextFrom(control, own.protocol, first);
+  call.algorithm = GatherTexts(control, own.algorithm)[first];
+  call.protocol = GatherTexts(control, own.protocol)[first];
 }
 
 Series TimeCalls(Calls& calls, Control& control, const MeasureConfig& config,

@@ -67,6 +67,18 @@ int FirstRankWith(Control& control, bool own) {
   return most == 0 ? -1 : control.world_size() - static_cast<int>(most);
 }
 
+std::vector<std::string> GatherTexts(Control& control, const std::string& own) {
+  const auto sizes = control.Gather({static_cast<double>(own.size())});
+  const double largest = (*std::max_element(sizes.begin(), sizes.end()))[0];
+  const auto letters = control.Gather(Letters(own, largest));
+  std::vector<std::string> texts;
+  for (size_t rank = 0; rank < sizes.size(); ++rank) {
+    texts.push_back(
+        TextOf(absl::MakeConstSpan(letters[rank]).first(sizes[rank][0])));
+  }
+  return texts;
+}
+
 std::string TextFrom(Control& control, const std::string& own, int from) {
   const bool tells = control.rank() == from;
   const double size =

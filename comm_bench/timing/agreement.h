@@ -1,6 +1,6 @@
 // Agreement between ranks on flags, errors and texts. All functions are
 // collective; the bytes that a rank sends and holds do not grow with the number
-// of ranks.
+// of ranks, except in GatherTexts.
 #ifndef RANKWISE_COMM_BENCH_TIMING_AGREEMENT_H_
 #define RANKWISE_COMM_BENCH_TIMING_AGREEMENT_H_
 
@@ -25,6 +25,10 @@ absl::Status AllOk(Control& control, const absl::Status& own,
 
 // Returns the lowest rank whose `own` is true, or -1.
 int FirstRankWith(Control& control, bool own);
+
+// Every rank's text, by rank: where ranks need the texts of different ranks,
+// such as the first one of their group. Each rank holds all of them.
+std::vector<std::string> GatherTexts(Control& control, const std::string& own);
 
 // Returns `own` of rank `from`, on every rank.
 std::string TextFrom(Control& control, const std::string& own, int from);

@@ -57,7 +57,10 @@ TEST(AgreementTest, WhatOneRankCannotDoNoRankDoes) {
 TEST(AgreementTest, TextsOfDifferentLengthsArriveWhole) {
   OnFakeRanks(3, {}, [](FakeRank& rank) {
     const std::string own(rank.control.rank() * 3, '\xe9');
+    const auto texts = GatherTexts(rank.control, own);
+    ASSERT_EQ(texts.size(), 3u);
     for (int i = 0; i < 3; ++i) {
+      EXPECT_EQ(texts[i], std::string(i * 3, '\xe9'));
       EXPECT_EQ(TextFrom(rank.control, own, i), std::string(i * 3, '\xe9'));
     }
   });
