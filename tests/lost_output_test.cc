@@ -34,11 +34,23 @@ const std::string& Records() {
   return *folder;
 }
 
-// Runs `command`, in which RECORDS is Records(), with `redirection` of a shell.
+const std::string& CopyOfRecords() {
+  static const auto* folder = [] {
+    auto* copy = new std::string(Records() + "_copy");
+    std::filesystem::copy(Records(), *copy);
+    return copy;
+  }();
+  return *folder;
+}
+
+// Runs `command` with `redirection` of a shell; RECORDS and COPY stand for the
+// two folders.
 void ExpectFailure(const std::string& command, const std::string& redirection,
                    const std::string& reason) {
   std::vector<std::string> argv = absl::StrSplit(
-      absl::StrReplaceAll(command, {{"RECORDS", Records()}}), ' ');
+      absl::StrReplaceAll(command,
+                          {{"RECORDS", Records()}, {"COPY", CopyOfRecords()}}),
+      ' ');
   argv[0] = Runfile(argv[0]);
   argv.insert(argv.begin(), {"/bin/sh", "-c",
                              absl::StrCat("exec \"$0\" \"$@\" ", redirection)});
@@ -69,13 +81,13 @@ constexpr char kTrained[] = " --model=mlp --max_steps=2 --peak=none";
 INSTANTIATE_TEST_SUITE_P(
     Binaries, LostOutputTest,
     ::testing::Values(
-        "analysis/compare/compare RECORDS RECORDS --force",
+        "analysis/compare/compare RECORDS COPY --force",
         "analysis/cost_model/fit_network --help",
-        "analysis/plan/plan --model=nano --world_sizes=2",
+        "analysis/plan/plan --model=nano --cluster=a100-selene --world_sizes=2",
         "analysis/prediction/predict --help", "analysis/runs/make_study --help",
         "analysis/study/study --from=RECORDS --report=false",
         "comm_bench/comm_bench --list",
-        "comm_bench/comm_bench --nproc=2 --collectives=barrier --iters=1",
+        "comm_bench/comm_bench --nproc=2 --sizes=8 --iterations=5",
         "comm_bench/cuda/micro --help",
         "parallel/pipeline/show --pp=2 --microbatches=2",
         "samplers/show --size=10", "tests/fuzz/fuzz --help",

@@ -133,10 +133,7 @@ absl::Status Run() {
     RETURN_IF_ERROR(WriteAstraSim(network, astra_sim));
     std::cout << "\nfor ASTRA-sim: " << astra_sim << "\n";
   }
-  std::cout.flush();
-  return std::cout
-             ? absl::OkStatus()
-             : absl::UnavailableError("writing to standard output failed");
+  return absl::OkStatus();
 }
 
 constexpr char kUsage[] =
