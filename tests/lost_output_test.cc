@@ -34,17 +34,7 @@ const std::string& Records() {
   return *folder;
 }
 
-const std::string& CopyOfRecords() {
-  static const auto* folder = [] {
-    auto* copy = new std::string(Records() + "_copy");
-    std::filesystem::copy(Records(), *copy);
-    return copy;
-  }();
-  return *folder;
-}
-
-// Runs `command` with `redirection` of a shell; RECORDS and COPY stand for the
-// two folders.
+// Runs `command`, in which RECORDS is Records(), with `redirection` of a shell.
 void ExpectFailure(const std::string& command, const std::string& redirection,
                    const std::string& reason) {
   std::vector<std::string> argv = absl::StrSplit(
@@ -81,7 +71,7 @@ constexpr char kTrained[] = " --model=mlp --max_steps=2 --peak=none";
 INSTANTIATE_TEST_SUITE_P(
     Binaries, LostOutputTest,
     ::testing::Values(
-        "analysis/compare/compare RECORDS COPY --force",
+        "analysis/compare/compare --help",
         "analysis/cost_model/fit_network --help",
         "analysis/plan/plan --model=nano --cluster=a100-selene --world_sizes=2",
         "analysis/prediction/predict --help", "analysis/runs/make_study --help",
