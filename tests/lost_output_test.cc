@@ -38,9 +38,7 @@ const std::string& Records() {
 void ExpectFailure(const std::string& command, const std::string& redirection,
                    const std::string& reason) {
   std::vector<std::string> argv = absl::StrSplit(
-      absl::StrReplaceAll(command,
-                          {{"RECORDS", Records()}, {"COPY", CopyOfRecords()}}),
-      ' ');
+      absl::StrReplaceAll(command, {{"RECORDS", Records()}}), ' ');
   argv[0] = Runfile(argv[0]);
   argv.insert(argv.begin(), {"/bin/sh", "-c",
                              absl::StrCat("exec \"$0\" \"$@\" ", redirection)});
