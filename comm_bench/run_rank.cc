@@ -7,11 +7,13 @@
 #include <atomic>
 #include <cstdio>
 #include <exception>
+#include <functional>
 #include <list>
 #include <memory>
 #include <numeric>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -100,8 +102,9 @@ CsvContext ContextOf(const RunRecord& run, const BenchConfig& config) {
 
 // Opens the files of all ranks, or of none.
 absl::StatusOr<std::unique_ptr<Output>> OpenOutput(
-    const BenchConfig& config, const RunRecord& run,
-    const EnvironmentRecord& environment, Control& control) {
+    const BenchConfig& config, RunRecord run, EnvironmentRecord environment,
+    Control& control) {
+  run.rank = environment.rank = control.rank();
   absl::StatusOr<std::unique_ptr<Output>> output =
       Output::Open({.record_file = config.record_file,
                     .csv_file = config.csv_file,
@@ -112,14 +115,11 @@ absl::StatusOr<std::unique_ptr<Output>> OpenOutput(
   return output;
 }
 
-// Shows where this runs, and measures.
+// Shows where this runs, and measures. `run` and `environment` may be another
+// rank's of the same process.
 absl::Status Measure(const BenchConfig& config, const Plan& plan,
-                     const RunRecord& run, BenchRank& rank) {
-  EnvironmentRecord environment = CollectEnvironment(run.rank);
-  if (rank.nccl_log != nullptr) {  // set by this program
-    for (const std::string& name : NcclLogSwitch::Variables())
-      environment.variables.erase(name);
-  }
+                     const RunRecord& run, const EnvironmentRecord& environment,
+                     BenchRank& rank) {
   ASSIGN_OR_RETURN(const std::unique_ptr<Output> output,
                    OpenOutput(config, run, environment, *rank.control));
   Facts facts = FactsOf(run, environment, config);
@@ -198,7 +198,12 @@ absl::Status RunConnected(const BenchConfig& config, Communicator& comm,
   rank.on_one_host = comm.env().local_world_size == comm.env().world_size;
   rank.nccl_log = nccl_log;
   rank.stop = &interrupted;
-  return Measure(config, plan, run, rank);
+  EnvironmentRecord environment = CollectEnvironment(run.rank);
+  if (nccl_log != nullptr) {  // set by this program
+    for (const std::string& name : NcclLogSwitch::Variables())
+      environment.variables.erase(name);
+  }
+  return Measure(config, plan, run, environment, rank);
 }
 
 absl::Status RunRank(const BenchConfig& config, const CommConfig& comm_config,
@@ -231,28 +236,65 @@ struct PretendedGroup {
   const FakeWorld measured, free;
 };
 
+// Runs body(rank) for every rank on a thread of its own, once all threads are
+// there. Returns the first rank's error.
+absl::Status OnThreads(int ranks,
+                       const std::function<absl::Status(int)>& body) {
+  enum Signal { kWait, kStart, kGiveUp };
+  std::atomic<Signal> signal = kWait;
+  std::vector<absl::Status> statuses(ranks);
+  std::vector<std::thread> threads;
+  try {
+    while (threads.size() < statuses.size()) {
+      threads.emplace_back([&, rank = static_cast<int>(threads.size())] {
+        signal.wait(kWait);
+        if (signal == kStart) statuses[rank] = body(rank);
+      });
+    }
+    signal = kStart;
+  } catch (const std::system_error& error) {
+    statuses[0] = absl::ResourceExhaustedError(absl::StrCat(
+        "--fake_world_size=", ranks, ": the system starts ", threads.size(),
+        " threads at most: ", error.code().message(),
+        "; pretend fewer ranks, or raise the limit on threads"));
+    signal = kGiveUp;
+  }
+  signal.notify_all();
+  for (std::thread& thread : threads) thread.join();
+  for (const absl::Status& status : statuses) RETURN_IF_ERROR(status);
+  return absl::OkStatus();
+}
+
+// What all ranks that are threads of this process share.
+struct Pretended {
+  const BenchConfig& config;
+  const Plan& plan;
+  const RunRecord& run;
+  const EnvironmentRecord& environment;
+  const FakeWorld& free;  // of all ranks
+};
+
 // One thread of RunPretendedRanks.
-absl::Status RunPretendedRank(const BenchConfig& config, const Plan& plan,
-                              const PretendedGroup& own, const FakeWorld& free,
-                              const RunRecord& run) {
+absl::Status RunPretendedRank(const Pretended& shared,
+                              const PretendedGroup& own, int number) {
   std::optional<VirtualTime> time;
-  if (config.fake_virtual_time) time.emplace();
-  const int number = static_cast<int>(run.rank);
+  if (shared.config.fake_virtual_time) time.emplace();
   const auto place =
       static_cast<int>(std::find(own.ranks.begin(), own.ranks.end(), number) -
                        own.ranks.begin());
   const std::unique_ptr<Control> control =
-      MakeGroupControl(MakeFakeProcessGroup(free.backend(number)));
+      MakeGroupControl(MakeFakeProcessGroup(shared.free.backend(number)));
   const std::unique_ptr<Control> group_control =
       MakeGroupControl(MakeFakeProcessGroup(own.free.backend(place)));
   BenchRank rank;
-  if (!plan.groups.empty()) rank.ranks = own.ranks;
+  if (!shared.plan.groups.empty()) rank.ranks = own.ranks;
   rank.group = MakeFakeProcessGroup(own.measured.backend(place));
   rank.group_control = group_control.get();
   rank.control = control.get();
   rank.stop = &interrupted;
   try {
-    return Measure(config, plan, run, rank);
+    return Measure(shared.config, shared.plan, shared.run, shared.environment,
+                   rank);
   } catch (const std::exception& error) {
     return absl::InternalError(PlainMessage(error));
   }
@@ -277,19 +319,12 @@ absl::Status RunPretendedRanks(const BenchConfig& config,
     groups.emplace_back(comm.fake, ranks);
     for (const int rank : ranks) group_of[rank] = &groups.back();
   }
-  std::vector<absl::Status> statuses(env.world_size);
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < env.world_size; ++rank) {
-    threads.emplace_back([&, rank, own = run]() mutable {
-      at::set_num_threads(running.threads);
-      own.rank = rank;
-      statuses[rank] =
-          RunPretendedRank(config, plan, *group_of[rank], all.free, own);
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  for (const absl::Status& status : statuses) RETURN_IF_ERROR(status);
-  return absl::OkStatus();
+  const EnvironmentRecord environment = CollectEnvironment(0);
+  const Pretended shared = {config, plan, run, environment, all.free};
+  return OnThreads(env.world_size, [&](int rank) {
+    at::set_num_threads(running.threads);
+    return RunPretendedRank(shared, *group_of[rank], rank);
+  });
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
 
 #include <fstream>
 #include <map>
@@ -299,6 +300,15 @@ TEST(CommBenchTest, InVirtualTimeEverySampleIsWhatACallCosts) {
     for (const double seconds : row.seconds)
       EXPECT_NEAR(seconds, 50e-6 + 2e-9 * bytes, 1e-12) << row.bytes;
   }
+}
+
+TEST(CommBenchTest, ThousandsOfFakeRanksNeedLittleMemory) {
+  const Finished run = RunCommBench(Quick(
+      {"--backend=fake", "--fake_world_size=2000", "--warmup=1", "--sizes=4"}));
+  ASSERT_EQ(run.code, 0) << run.err;
+  rusage largest;
+  ASSERT_EQ(getrusage(RUSAGE_CHILDREN, &largest), 0);
+  EXPECT_LT(largest.ru_maxrss, 600 << 10) << "KiB, of any run of this test";
 }
 
 struct Variant {

@@ -3,10 +3,11 @@
 #include <algorithm>
 #include <cstring>
 
-#include "ATen/ops/empty.h"
 #include "ATen/ops/equal.h"
 #include "ATen/ops/isclose.h"
 #include "ATen/ops/ne.h"
+#include "ATen/ops/tensor.h"
+#include "absl/types/span.h"
 #include "c10/core/ScalarType.h"
 
 namespace rankwise::comm_bench {
@@ -69,48 +70,71 @@ int64_t SmallestOrLargest(const Call& call, int64_t index) {
   return result;
 }
 
-// The run's elements, as many as `tensor` has, but at most one period.
-at::Tensor PeriodOf(const PatternRun& run, const at::Tensor& tensor) {
-  const int64_t count = std::min(run.count, kPatternPeriod);
-  at::Tensor period = at::empty({count}, at::kLong);
-  int64_t* values = period.data_ptr<int64_t>();
-  for (int64_t i = 0; i < count; ++i) {
-    values[i] = run.value((run.first + i) % kPatternPeriod);
+using Runs = absl::Span<const PatternRun>;
+
+// The elements of each run, but at most one period of it, one after the other
+// as `tensor` holds them.
+at::Tensor PeriodsOf(Runs runs, const at::Tensor& tensor) {
+  std::vector<int64_t> values;
+  for (const PatternRun& run : runs) {
+    const int64_t count = std::min(run.count, kPatternPeriod);
+    for (int64_t i = 0; i < count; ++i)
+      values.push_back(run.value((run.first + i) % kPatternPeriod));
   }
-  return period.to(tensor.options());
+  return at::tensor(values, at::kLong).to(tensor.options());
+}
+
+int64_t ElementsOf(Runs runs) {
+  int64_t count = 0;
+  for (const PatternRun& run : runs) count += run.count;
+  return count;
+}
+
+// The first runs that together are no longer than a period, at least one: those
+// of thousands of ranks are few pieces.
+Runs FirstPiece(Runs runs) {
+  size_t size = 1;
+  int64_t count = runs[0].count;
+  while (size < runs.size() && count + runs[size].count <= kPatternPeriod)
+    count += runs[size++].count;
+  return runs.first(size);
 }
 
 // Calls piece(part of `elements`, what it is in the pattern, its first index
-// in `elements`) for all whole periods of a run, as rows, and for its rest.
+// in `elements`) for all whole periods of a run, as rows, and for its rest; or
+// once for several runs that are one period at most.
 template <typename Piece>
-void ForEachPiece(const at::Tensor& elements, const PatternRun& run,
-                  Piece piece) {
-  if (run.count == 0) return;
-  const at::Tensor period = PeriodOf(run, elements);
-  const int64_t rows = run.count / kPatternPeriod;
+void ForEachPiece(const at::Tensor& elements, Runs runs, Piece piece) {
+  const int64_t count = elements.numel();
+  if (count == 0) return;
+  const at::Tensor period = PeriodsOf(runs, elements);
+  const int64_t rows = count / kPatternPeriod;
   const int64_t whole = rows * kPatternPeriod;
   if (rows > 0) {
     const at::Tensor part =
         elements.narrow(0, 0, whole).view({rows, kPatternPeriod});
     piece(part, period.expand_as(part), 0);
   }
-  if (whole < run.count) {
-    const int64_t rest = run.count - whole;
+  if (whole < count) {
+    const int64_t rest = count - whole;
     piece(elements.narrow(0, whole, rest), period.narrow(0, 0, rest), whole);
   }
 }
 
-// Walks through `tensor` run by run, piece by piece.
+// Walks through `tensor` piece by piece.
 template <typename Piece>
 void ForEachPiece(const at::Tensor& tensor, const std::vector<PatternRun>& runs,
                   Piece piece) {
   const at::Tensor elements = tensor.view({-1});
   int64_t begin = 0;
-  for (const PatternRun& run : runs) {
-    ForEachPiece(elements.narrow(0, begin, run.count), run,
+  for (Runs left = runs; !left.empty();) {
+    const Runs next = FirstPiece(left);
+    const int64_t count = ElementsOf(next);
+    ForEachPiece(elements.narrow(0, begin, count), next,
                  [&](const at::Tensor& part, const at::Tensor& pattern,
                      int64_t offset) { piece(part, pattern, begin + offset); });
-    begin += run.count;
+    begin += count;
+    left.remove_prefix(next.size());
   }
   TORCH_CHECK(begin == elements.numel(), "a pattern of ", begin,
               " elements for a tensor of ", elements.numel());

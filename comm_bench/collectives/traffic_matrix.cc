@@ -125,6 +125,7 @@ absl::StatusOr<TrafficMatrix> TrafficMatrix::Read(const std::string& path,
                                      "; give one row for each"));
     }
     matrix.weights_.push_back(std::move(row));
+    ++matrix.world_size_;
     RETURN_IF_ERROR(
         CheckRow(line, matrix.weights_.back(), matrix.weights_[0], world_size));
   }
@@ -140,12 +141,13 @@ TrafficMatrix TrafficMatrix::Skewed(double skew, int world_size) {
     row.push_back(std::pow(to + 1, -skew));
   }
   TrafficMatrix matrix;
-  matrix.weights_.assign(world_size, row);
+  matrix.weights_.push_back(std::move(row));
+  matrix.world_size_ = world_size;
   return matrix;
 }
 
 std::vector<int64_t> TrafficMatrix::SendCounts(int from, int64_t count) const {
-  return LargestRemainder(weights_[from], count);
+  return LargestRemainder(weights_[weights_.size() == 1 ? 0 : from], count);
 }
 
 std::vector<int64_t> TrafficMatrix::ReceiveCounts(int to, int64_t count) const {

@@ -25,13 +25,15 @@ class TrafficMatrix {
   // receive more, as popular experts do.
   static TrafficMatrix Skewed(double skew, int world_size);
 
-  int world_size() const { return static_cast<int>(weights_.size()); }
+  int world_size() const { return world_size_; }
   // Elements from rank `from` to each rank.
   std::vector<int64_t> SendCounts(int from, int64_t count) const;
   // Elements to rank `to` from each rank.
   std::vector<int64_t> ReceiveCounts(int to, int64_t count) const;
 
  private:
+  int world_size_ = 0;
+  // Of each rank; a single row is every rank's.
   std::vector<std::vector<double>> weights_;
 };
 

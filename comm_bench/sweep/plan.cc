@@ -109,6 +109,27 @@ absl::Status CheckRelaunch(const BenchConfig& config, const Job& job) {
   return absl::OkStatus();
 }
 
+// What a rank takes in addition to its buffers, where that matters.
+int64_t BytesPerRank(const Job& job) {
+  constexpr int64_t kThread = 80 << 10;
+  return PretendsPeers(job.backend) ? kThread : 0;
+}
+
+absl::Status CheckRanks(const BenchConfig&, const Job& job) {
+  if (!PretendsPeers(job.backend)) return absl::OkStatus();
+  if (job.world_size > kMostPretendedRanks) {
+    return Refuse("--fake_world_size=", job.world_size, ": above the limit of ",
+                  kMostPretendedRanks, ": comm_bench runs every rank of ",
+                  "--backend=", job.backend, " as a thread of this process");
+  }
+  const int64_t needed = job.world_size * BytesPerRank(job);
+  if (job.memory_bytes <= 0 || needed <= job.memory_bytes)
+    return absl::OkStatus();
+  return Refuse("--fake_world_size=", job.world_size, ": the ranks' threads ",
+                "take ", FormatBytes(needed), ", above this machine's memory ",
+                "of ", FormatBytes(job.memory_bytes));
+}
+
 bool NeedsCommonClock(const BenchConfig& config) {
   const Across across = config.measure.timing.across;
   return across == Across::kTransfer || across == Across::kMakespan;
@@ -195,7 +216,8 @@ absl::Status CheckMemory(const BenchConfig& config, const Job& job) {
   const int in_flight = config.measure.in_flight;
   const bool units = config.mode == "units";
   const std::vector<int64_t>& sizes = units ? config.units : config.sizes;
-  const int64_t limit = job.memory_bytes / job.ranks_of_host / in_flight;
+  const int64_t limit =
+      (job.memory_bytes / job.ranks_of_host - BytesPerRank(job)) / in_flight;
   int64_t needed = *std::max_element(sizes.begin(), sizes.end());
   // Units that each fit add up without overflow.
   if (units && needed <= limit) needed = MostAtATime(config);
@@ -435,8 +457,9 @@ bool PretendsPeers(const std::string& backend) {
 }
 
 absl::StatusOr<Plan> MakePlan(const BenchConfig& config, const Job& job) {
-  for (const auto check : {CheckUses, CheckModes, CheckRelaunch, CheckTraffic,
-                           CheckDevice, CheckMemory, CheckArrivals}) {
+  for (const auto check :
+       {CheckUses, CheckModes, CheckRanks, CheckRelaunch, CheckTraffic,
+        CheckDevice, CheckMemory, CheckArrivals}) {
     RETURN_IF_ERROR(check(config, job));
   }
   Plan plan;

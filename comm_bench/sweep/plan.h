@@ -56,6 +56,10 @@ struct Plan {
   std::vector<int64_t> units = {};
 };
 
+// Ranks that are threads of this process: a row of so many takes some 30 s and
+// 2 GB on two cores.
+inline constexpr int kMostPretendedRanks = 10'000;
+
 // Whether one process stands for all ranks of this backend (backends.h); false
 // for auto.
 bool PretendsPeers(const std::string& backend);

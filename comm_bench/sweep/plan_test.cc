@@ -134,6 +134,37 @@ TEST(MakePlanTest, MemoryNamesTheFlagAndTheLimit) {
   EXPECT_EQ(MemoryRefusal(config, 1, kGibi), "") << "it has none";
 }
 
+TEST(MakePlanTest, RanksThatAreThreadsAreLimited) {
+  const auto refusal = [](const char* backend, int ranks) {
+    const Job job = {.world_size = ranks, .backend = backend};
+    return std::string(MakePlan(AllReduce(), job).status().message());
+  };
+  EXPECT_EQ(refusal("fake", 10'000), "");
+  EXPECT_EQ(refusal("gloo", 10'001), "");
+  EXPECT_EQ(refusal("fake", 10'001),
+            "--fake_world_size=10001: above the limit of 10000: comm_bench "
+            "runs every rank of --backend=fake as a thread of this process");
+}
+
+TEST(MakePlanTest, ThreadsTakeMemoryNextToTheirBuffers) {
+  constexpr int64_t kMebi = 1 << 20;
+  BenchConfig config = AllReduce();
+  config.sizes = {64 << 10};
+  Job job = {.world_size = 1024,
+             .ranks_of_host = 1024,
+             .backend = "fake",
+             .device = c10::kCPU};
+  const auto refusal = [&](int64_t memory_bytes) {
+    job.memory_bytes = memory_bytes;
+    return std::string(MakePlan(config, job).status().message());
+  };
+  EXPECT_EQ(refusal(144 * kMebi), "");
+  EXPECT_THAT(refusal(143 * kMebi), HasSubstr(" 64 KiB is above the limit of"));
+  EXPECT_EQ(refusal(79 * kMebi),
+            "--fake_world_size=1024: the ranks' threads take 80 MiB, above "
+            "this machine's memory of 79 MiB");
+}
+
 TEST(MakePlanTest, MemoryIsThatOfAllUnitsAtATime) {
   constexpr int64_t kMebi = 1 << 20;
   BenchConfig config;

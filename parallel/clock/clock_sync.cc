@@ -31,6 +31,14 @@ ClockSync::ClockSync(Communicator* comm)
 }
 
 void ClockSync::Start() {
+  // What all ranks share is found at a cost that does not grow with them.
+  const auto largest = control_->Max({clock_.id, -clock_.id});
+  const bool all_share = largest[0] == -largest[1] && largest[0] != 0;
+  if (!all_share) FindForeign();
+  Update();
+}
+
+void ClockSync::FindForeign() {
   const auto ids = control_->Gather(absl::MakeConstSpan(&clock_.id, 1));
   for (int rank = 1; rank < control_->world_size(); ++rank) {
     const bool shared = ids[rank][0] == ids[0][0] && ids[0][0] != 0;
@@ -40,7 +48,6 @@ void ClockSync::Start() {
       foreign_.end()) {
     error_ = std::numeric_limits<double>::infinity();
   }
-  Update();
 }
 
 void ClockSync::Update() {

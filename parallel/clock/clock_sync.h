@@ -38,6 +38,7 @@ class ClockSync {
 
  private:
   void Start();
+  void FindForeign();
   void Serve(int rank);
   void Ask();
 

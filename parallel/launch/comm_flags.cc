@@ -46,7 +46,9 @@ ABSL_FLAG(std::string, log_dir, "",
           "folder for one log file per rank; empty: everything is shown");
 
 // What --backend=fake pretends: ranks 1 to N-1, who hold what rank 0 holds.
-ABSL_FLAG(int, fake_world_size, 2, "ranks that --backend=fake pretends");
+ABSL_FLAG(int, fake_world_size, 2,
+          "ranks that --backend=fake pretends; comm_bench, whose ranks are "
+          "threads, takes at most 10000");
 ABSL_FLAG(double, fake_alpha_us, 0,
           "latency of each collective, in microseconds, of --backend=fake");
 ABSL_FLAG(double, fake_beta_ns_per_byte, 0,

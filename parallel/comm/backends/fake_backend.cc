@@ -34,28 +34,9 @@ Tensors Flatten(const std::vector<Tensors>& lists) {
   return all;
 }
 
-// `buffer` as one slice per rank.
-Tensors Slices(const Tensor& buffer, int world_size) {
-  TORCH_CHECK(buffer.is_contiguous() && buffer.numel() % world_size == 0,
-              "a buffer of ", buffer.numel(), " elements does not split into ",
-              world_size, " equal contiguous parts");
-  return buffer.view({world_size, -1}).unbind(0);
-}
-
-// The slices of every buffer, one buffer after another.
-Tensors Slices(const Tensors& buffers, int world_size) {
-  Tensors all;
-  for (const Tensor& buffer : buffers) {
-    for (Tensor& slice : Slices(buffer, world_size)) all.push_back(slice);
-  }
-  return all;
-}
-
-// `buffer` in parts along its first dimension; equal parts without `sizes`.
-Tensors Splits(const Tensor& buffer, const std::vector<int64_t>& sizes,
-               int world_size) {
-  return sizes.empty() ? Slices(buffer, world_size)
-                       : buffer.split_with_sizes(sizes, 0);
+// `buffer` in parts along its first dimension; whole without `sizes`.
+Tensors Splits(const Tensor& buffer, const std::vector<int64_t>& sizes) {
+  return sizes.empty() ? Tensors{buffer} : buffer.split_with_sizes(sizes, 0);
 }
 
 class FakeBackend : public c10d::Backend {
@@ -97,20 +78,18 @@ class FakeBackend : public c10d::Backend {
 
   WorkPtr allgather(std::vector<Tensors>& outputs, Tensors& inputs,
                     const c10d::AllgatherOptions&) override {
-    return AllGather(OpType::ALLGATHER, inputs, Flatten(outputs));
+    return AllGather(OpType::ALLGATHER, inputs, Flatten(outputs), false);
   }
 
   WorkPtr _allgather_base(Tensor& output, Tensor& input,
                           const c10d::AllgatherOptions&) override {
-    return AllGather(OpType::_ALLGATHER_BASE, {input},
-                     Slices(output, getSize()));
+    return AllGather(OpType::_ALLGATHER_BASE, {input}, {output}, true);
   }
 
   WorkPtr allgather_into_tensor_coalesced(
       Tensors& outputs, Tensors& inputs,
       const c10d::AllgatherOptions&) override {
-    return AllGather(OpType::ALLGATHER_COALESCED, inputs,
-                     Slices(outputs, getSize()));
+    return AllGather(OpType::ALLGATHER_COALESCED, inputs, outputs, true);
   }
 
   WorkPtr gather(std::vector<Tensors>& outputs, Tensors& inputs,
@@ -128,36 +107,35 @@ class FakeBackend : public c10d::Backend {
   WorkPtr reduce_scatter(std::vector<Tensor>& outputs,
                          std::vector<Tensors>& inputs,
                          const c10d::ReduceScatterOptions& opts) override {
-    return ReduceScatter(OpType::REDUCE_SCATTER, Flatten(inputs), outputs,
-                         opts);
+    return ReduceScatter(OpType::REDUCE_SCATTER, Flatten(inputs), outputs, opts,
+                         false);
   }
 
   WorkPtr _reduce_scatter_base(
       Tensor& output, Tensor& input,
       const c10d::ReduceScatterOptions& opts) override {
-    return ReduceScatter(OpType::_REDUCE_SCATTER_BASE, Slices(input, getSize()),
-                         {output}, opts);
+    return ReduceScatter(OpType::_REDUCE_SCATTER_BASE, {input}, {output}, opts,
+                         true);
   }
 
   WorkPtr reduce_scatter_tensor_coalesced(
       Tensors& outputs, Tensors& inputs,
       const c10d::ReduceScatterOptions& opts) override {
-    return ReduceScatter(OpType::REDUCE_SCATTER, Slices(inputs, getSize()),
-                         outputs, opts);
+    return ReduceScatter(OpType::REDUCE_SCATTER, inputs, outputs, opts, true);
   }
 
   WorkPtr alltoall_base(Tensor& output, Tensor& input,
                         std::vector<int64_t>& output_sizes,
                         std::vector<int64_t>& input_sizes,
                         const c10d::AllToAllOptions&) override {
-    return AllToAll(OpType::ALLTOALL_BASE,
-                    Splits(input, input_sizes, getSize()),
-                    Splits(output, output_sizes, getSize()));
+    return AllToAll(OpType::ALLTOALL_BASE, Splits(input, input_sizes),
+                    Splits(output, output_sizes), input_sizes.empty(),
+                    output_sizes.empty());
   }
 
   WorkPtr alltoall(Tensors& outputs, Tensors& inputs,
                    const c10d::AllToAllOptions&) override {
-    return AllToAll(OpType::ALLTOALL, inputs, outputs);
+    return AllToAll(OpType::ALLTOALL, inputs, outputs, false, false);
   }
 
   WorkPtr barrier(const c10d::BarrierOptions&) override {
@@ -191,6 +169,8 @@ class FakeBackend : public c10d::Backend {
     for (const Tensors* tensors : {&call.inputs, &call.outputs}) {
       for (const Tensor& tensor : *tensors) CheckIsCpu(tensor);
     }
+    if (call.whole_inputs) CheckSplits(call.inputs);
+    if (call.whole_outputs) CheckSplits(call.outputs);
     TORCH_CHECK(call.root < getSize(), call.name, ": root ", call.root,
                 " is not a rank of a world of ", getSize());
     ++calls_;
@@ -198,22 +178,48 @@ class FakeBackend : public c10d::Backend {
     return exchange_->Collective(getRank(), type, std::move(call), bytes);
   }
 
-  WorkPtr AllGather(OpType type, const Tensors& inputs, Tensors outputs) {
-    return Start(type, {"all_gather", Kind::kGather, inputs, outputs});
+  // `whole`: the outputs are buffers with a part for each rank.
+  WorkPtr AllGather(OpType type, const Tensors& inputs, const Tensors& outputs,
+                    bool whole) {
+    return Start(type, {.name = "all_gather",
+                        .kind = Kind::kGather,
+                        .inputs = inputs,
+                        .outputs = outputs,
+                        .whole_outputs = whole});
   }
 
   WorkPtr ReduceScatter(OpType type, const Tensors& inputs,
                         const Tensors& outputs,
-                        const c10d::ReduceScatterOptions& opts) {
-    return Start(type, {"reduce_scatter", Kind::kReduceScatter, inputs, outputs,
-                        kNoRoot, opts.reduceOp.op_});
+                        const c10d::ReduceScatterOptions& opts, bool whole) {
+    return Start(type, {.name = "reduce_scatter",
+                        .kind = Kind::kReduceScatter,
+                        .inputs = inputs,
+                        .outputs = outputs,
+                        .op = opts.reduceOp.op_,
+                        .whole_inputs = whole});
   }
 
-  WorkPtr AllToAll(OpType type, const Tensors& inputs, const Tensors& outputs) {
-    TORCH_CHECK(inputs.size() == static_cast<size_t>(getSize()) &&
-                    outputs.size() == inputs.size(),
+  WorkPtr AllToAll(OpType type, const Tensors& inputs, const Tensors& outputs,
+                   bool whole_inputs, bool whole_outputs) {
+    const auto world_size = static_cast<size_t>(getSize());
+    TORCH_CHECK((whole_inputs || inputs.size() == world_size) &&
+                    (whole_outputs || outputs.size() == world_size),
                 "all_to_all needs one slice per rank");
-    return Start(type, {"all_to_all", Kind::kAllToAll, inputs, outputs});
+    return Start(type, {.name = "all_to_all",
+                        .kind = Kind::kAllToAll,
+                        .inputs = inputs,
+                        .outputs = outputs,
+                        .whole_inputs = whole_inputs,
+                        .whole_outputs = whole_outputs});
+  }
+
+  void CheckSplits(const Tensors& buffers) const {
+    for (const Tensor& buffer : buffers) {
+      TORCH_CHECK(buffer.is_contiguous() && buffer.numel() % getSize() == 0,
+                  "a buffer of ", buffer.numel(),
+                  " elements does not split into ", getSize(),
+                  " equal contiguous parts");
+    }
   }
 
   const Tensor& OnlyTensor(const Tensors& tensors, int peer) const {

@@ -1,5 +1,8 @@
 #include <algorithm>
 #include <cstdint>
+#include <functional>
+#include <utility>
+#include <vector>
 
 #include "ATen/Functions.h"
 #include "ATen/core/grad_mode.h"
@@ -55,17 +58,42 @@ Tensor CombineCopies(const Tensor& x, int64_t copies, ReduceOp::RedOpType op) {
   }
 }
 
-// The reduction over all ranks of their `index`-th input.
-Tensor Reduce(const Ranks& from, size_t index) {
+// Each buffer as one part for every rank.
+std::vector<Tensor> PartsOf(const std::vector<Tensor>& buffers,
+                            size_t world_size) {
+  std::vector<Tensor> parts;
+  for (const Tensor& buffer : buffers) {
+    const auto split =
+        buffer.view({static_cast<int64_t>(world_size), -1}).unbind(0);
+    parts.insert(parts.end(), split.begin(), split.end());
+  }
+  return parts;
+}
+
+// The `index`-th input of a rank, or part of its inputs that are whole.
+Tensor InputPart(const Ranks& from, size_t rank, size_t index) {
+  const FakeCall& call = *from[rank];
+  if (!call.whole_inputs) return call.inputs.at(index);
+  const auto world_size = static_cast<int64_t>(from.size());
+  const auto part = static_cast<int64_t>(index);
+  return call.inputs.at(part / world_size)
+      .view({world_size, -1})
+      .select(0, part % world_size);
+}
+
+using InputOf = std::function<Tensor(size_t rank)>;
+
+// The reduction over all ranks of their inputs.
+Tensor Reduce(const Ranks& from, const InputOf& input) {
   const ReduceOp::RedOpType op = from[0]->op;
   const auto world_size = static_cast<int64_t>(from.size());
-  const Tensor& first = from[0]->inputs.at(index);
+  const Tensor first = input(0);
   if (Mirrored(from)) {
     return CombineCopies(first, world_size, op).to(first.scalar_type());
   }
   Tensor sum = first;
   for (size_t rank = 1; rank < from.size(); ++rank) {
-    const Tensor& next = from[rank]->inputs.at(index);
+    const Tensor next = input(rank);
     TORCH_CHECK(next.sizes() == first.sizes() &&
                     next.scalar_type() == first.scalar_type(),
                 from[0]->name, ": rank 0 has ", first.sizes(), " ",
@@ -84,13 +112,15 @@ Tensor Source(const Ranks& from, int to, size_t index) {
     case FakeCall::Kind::kBroadcast:
       return from[call.root]->inputs.at(index);
     case FakeCall::Kind::kGather:
-      return from[index % from.size()]->inputs.at(index / from.size());
+      return InputPart(from, index % from.size(), index / from.size());
     case FakeCall::Kind::kScatter:
       return from[call.root]->inputs.at(to);
     case FakeCall::Kind::kReduceScatter:
-      return Reduce(from, index * from.size() + to);
+      return Reduce(from, [&](size_t rank) {
+        return InputPart(from, rank, index * from.size() + to);
+      });
     case FakeCall::Kind::kAllToAll:
-      return from[index]->inputs.at(to);
+      return InputPart(from, index, to);
     default:
       TORCH_CHECK(false, call.name, " moves no data");
   }
@@ -127,34 +157,94 @@ void CopyPrefix(const Tensor& source, const Tensor& target) {
       .copy_(source.reshape({-1}).narrow(0, 0, count));
 }
 
+bool All(const Ranks& from, bool FakeCall::*property) {
+  return std::all_of(
+      from.begin(), from.end(),
+      [property](const FakeCall* call) { return call->*property; });
+}
+
+// Row r: rank r's `index`-th input.
+Tensor StackInputs(const Ranks& from, size_t index) {
+  std::vector<Tensor> inputs;
+  for (const FakeCall* call : from)
+    inputs.push_back(call->inputs.at(index).reshape({-1}));
+  return at::stack(inputs);
+}
+
+// What a buffer of rank `to` is filled with.
+using SourceOf = std::function<Tensor(int to)>;
+
+// Of the `index`-th buffer of every rank; null: parts must be moved one by one,
+// W * W of them.
+SourceOf WholeSource(const Ranks& from, size_t index) {
+  const auto world_size = static_cast<int64_t>(from.size());
+  const FakeCall::Kind kind = from[0]->kind;
+  const auto input = [&](size_t rank) { return from[rank]->inputs.at(index); };
+  if (kind == FakeCall::Kind::kReduce)
+    return [sum = Reduce(from, input)](int) { return sum; };
+  if (Mirrored(from)) return nullptr;
+  const bool inputs = All(from, &FakeCall::whole_inputs);
+  const bool outputs = All(from, &FakeCall::whole_outputs);
+  if (kind == FakeCall::Kind::kGather && outputs)
+    return [all = StackInputs(from, index)](int) { return all; };
+  if (kind == FakeCall::Kind::kReduceScatter && inputs) {
+    return [sum = Reduce(from, input).view({world_size, -1})](int to) {
+      return sum.select(0, to);
+    };
+  }
+  if (kind == FakeCall::Kind::kAllToAll && inputs && outputs) {
+    const Tensor all = StackInputs(from, index);
+    return [all = all.view({world_size, world_size, -1})](int to) {
+      return all.select(1, to);
+    };
+  }
+  return nullptr;
+}
+
+// Empty: parts must be moved one by one.
+std::vector<SourceOf> WholeSources(const Ranks& from) {
+  std::vector<SourceOf> sources;
+  for (size_t i = 0; i < from[0]->inputs.size(); ++i) {
+    SourceOf source = WholeSource(from, i);
+    if (source == nullptr) return {};
+    sources.push_back(std::move(source));
+  }
+  return sources;
+}
+
+void MoveParts(const Ranks& from, int to) {
+  const FakeCall& call = *from[to];
+  const bool parts_may_differ =
+      call.kind == FakeCall::Kind::kAllToAll && Mirrored(from);
+  const std::vector<Tensor> targets =
+      call.whole_outputs ? PartsOf(call.outputs, from.size()) : call.outputs;
+  for (size_t i = 0; i < targets.size(); ++i) {
+    const Tensor source = Source(from, to, i);
+    if (parts_may_differ) {
+      CopyPrefix(source, targets[i]);
+    } else {
+      Copy(call, source, targets[i]);
+    }
+  }
+}
+
 }  // namespace
 
 void MoveFakeData(const std::vector<const FakeCall*>& from,
                   const std::vector<int>& to) {
   // As other backends do, without autograd.
   const at::NoGradGuard no_grad;
-  const FakeCall::Kind kind = from[0]->kind;
-  // Computed before any output is written: it may be another rank's input.
-  std::vector<Tensor> reduced;
-  if (kind == FakeCall::Kind::kReduce) {
-    for (size_t i = 0; i < from[0]->inputs.size(); ++i) {
-      reduced.push_back(Reduce(from, i));
-    }
-  }
-  const bool parts_may_differ =
-      kind == FakeCall::Kind::kAllToAll && Mirrored(from);
+  // Made before any output is written: it may be another rank's input.
+  const std::vector<SourceOf> sources = WholeSources(from);
   for (const int rank : to) {
     if (!Receives(from, rank)) continue;
     const FakeCall& call = *from[rank];
-    for (size_t i = 0; i < call.outputs.size(); ++i) {
-      const Tensor source =
-          reduced.empty() ? Source(from, rank, i) : reduced.at(i);
-      if (parts_may_differ) {
-        CopyPrefix(source, call.outputs[i]);
-      } else {
-        Copy(call, source, call.outputs[i]);
-      }
+    if (sources.empty()) {
+      MoveParts(from, rank);
+      continue;
     }
+    for (size_t i = 0; i < call.outputs.size(); ++i)
+      Copy(call, sources.at(i)(rank), call.outputs[i]);
   }
 }
 

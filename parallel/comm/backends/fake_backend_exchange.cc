@@ -1,10 +1,14 @@
 #include "parallel/comm/backends/fake_backend_exchange.h"
 
+#include <linux/futex.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <condition_variable>
 #include <exception>
+#include <limits>
 
 #include "ATen/core/ivalue.h"
 #include "absl/strings/str_cat.h"
@@ -56,6 +60,17 @@ bool SameCollective(const FakeCall& a, const FakeCall& b) {
 
 }  // namespace
 
+void FakeSignal::Set() {
+  set_ = 1;
+  syscall(SYS_futex, &set_, FUTEX_WAKE_PRIVATE, std::numeric_limits<int>::max(),
+          nullptr, nullptr, 0);
+}
+
+void FakeSignal::Wait() {
+  while (set_ == 0)
+    syscall(SYS_futex, &set_, FUTEX_WAIT_PRIVATE, 0, nullptr, nullptr, 0);
+}
+
 FakeWork::FakeWork(int rank, c10d::OpType type,
                    std::vector<torch::Tensor> outputs)
     : c10d::Work(rank, type),
@@ -65,6 +80,7 @@ FakeWork::FakeWork(int rank, c10d::OpType type,
           c10::ListType::create(c10::TensorType::get()))) {}
 
 bool FakeWork::wait(std::chrono::milliseconds timeout) {
+  if (done_ != nullptr && timeout == kNoTimeout) done_->Wait();
   const bool done = c10d::Work::wait(timeout);
   if (virtual_time_) {
     VirtualTime* const own = VirtualTime::OfThisThread();
@@ -87,6 +103,7 @@ void FakeWork::Complete(const std::exception_ptr& error,
   } else if (!virtual_time_) {
     future_->markCompleted(c10::IValue(outputs_));
   }
+  if (error && done_ != nullptr) done_->Set();
 }
 
 FakeExchange::FakeExchange(int world_size, const FakeBackendConfig& config,
@@ -155,6 +172,7 @@ void FakeExchange::Arrive(Meeting& meeting, int rank, FakeCall call,
   meeting.calls.resize(alone ? 1 : world_size_);
   meeting.works.resize(meeting.calls.size());
   meeting.calls[alone ? 0 : rank] = std::move(call);
+  work->WakeBy(meeting.done);
   meeting.works[alone ? 0 : rank] = std::move(work);
   ++meeting.arrived;
   meeting.first_entry = std::min(meeting.first_entry, Clock::now());
@@ -196,6 +214,7 @@ void FakeExchange::Start(std::shared_ptr<Meeting> meeting,
     for (const WorkPtr& work : meeting->works) {
       work->Complete(meeting->failure, end);
     }
+    meeting->done->Set();
   });
 }
 

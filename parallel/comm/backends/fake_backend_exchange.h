@@ -3,6 +3,7 @@
 #ifndef RANKWISE_PARALLEL_COMM_BACKENDS_FAKE_BACKEND_EXCHANGE_H_
 #define RANKWISE_PARALLEL_COMM_BACKENDS_FAKE_BACKEND_EXCHANGE_H_
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <deque>
@@ -41,6 +42,9 @@ struct FakeCall {
   std::vector<torch::Tensor> outputs = {};
   int root = -1;  // -1: every rank gets the result
   c10d::ReduceOp::RedOpType op = c10d::ReduceOp::SUM;
+  // Each tensor is a contiguous buffer that stands for its W equal parts in the
+  // lists above; a tensor for each part would make W * W of them in a world.
+  bool whole_inputs = false, whole_outputs = false;
 };
 
 // Fills the outputs of the ranks `to` from the inputs of all ranks: `from[r]`
@@ -74,12 +78,27 @@ class FakeTimeline {
   std::thread thread_;
 };
 
+// Wakes all threads that wait for it by one system call. With a condition
+// variable per rank, the kernel would walk the list of waiting threads once for
+// each of them. Thread-safe.
+class FakeSignal {
+ public:
+  void Set();
+  // Returns once it is set.
+  void Wait();
+
+ private:
+  std::atomic<int> set_{0};
+};
+
 // A call that completes on the timeline's thread; in virtual time its future
 // completes when its rank waits for it.
 class FakeWork : public c10d::Work {
  public:
   FakeWork(int rank, c10d::OpType type, std::vector<torch::Tensor> outputs);
 
+  // Before the first wait: `done` is set once the call has been completed.
+  void WakeBy(std::shared_ptr<FakeSignal> done) { done_ = std::move(done); }
   bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
 
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override {
@@ -96,6 +115,7 @@ class FakeWork : public c10d::Work {
   const bool virtual_time_;
   FakeTimeline::Clock::time_point end_;  // in virtual time, once completed
   const std::vector<torch::Tensor> outputs_;
+  std::shared_ptr<FakeSignal> done_;  // null: waits for this call alone
   const c10::intrusive_ptr<c10::ivalue::Future> future_;
 };
 
@@ -125,6 +145,7 @@ class FakeExchange : public std::enable_shared_from_this<FakeExchange> {
   struct Meeting {
     std::vector<FakeCall> calls;
     std::vector<WorkPtr> works;  // null: not arrived
+    const std::shared_ptr<FakeSignal> done = std::make_shared<FakeSignal>();
     int arrived = 0;
     Clock::time_point first_entry = Clock::time_point::max();
     // Of the latest rank, on its clock, lateness included.

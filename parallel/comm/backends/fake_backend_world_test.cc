@@ -175,6 +175,21 @@ TEST(FakeWorldTest, GatherScatterAndTranspose) {
   });
 }
 
+// One rank names the sizes of its parts, which may be equal.
+TEST(FakeWorldTest, WholeBuffersMeetBuffersInParts) {
+  for (const int in_parts : {-1, 0, 2}) {
+    OnRanks(3, {}, [&](int rank, const GroupPtr& group) {
+      std::vector<int64_t> sizes;
+      if (rank == in_parts) sizes = {2, 2, 2};
+      Tensor received = at::zeros(6), sent = at::arange(6.f) + 10 * rank;
+      group->alltoall_base(received, sent, sizes, sizes)->wait();
+      const Tensor own = at::arange(2.f) + 2 * rank;
+      EXPECT_TRUE(received.equal(at::cat({own, own + 10, own + 20})))
+          << received;
+    });
+  }
+}
+
 TEST(FakeWorldTest, MessagesArriveInOrderWhicheverSideIsFirst) {
   OnRanks(2, {.alpha_us = 500}, [](int rank, const GroupPtr& group) {
     const int peer = 1 - rank;
