@@ -376,8 +376,8 @@ void ReadHow(BenchConfig& config, FlagChecks& checks) {
 void ReadWhere(BenchConfig& config, FlagChecks& checks) {
   config.record_file = UserPath(absl::GetFlag(FLAGS_record));
   config.csv_file = UserPath(absl::GetFlag(FLAGS_csv));
-  checks.ParentExists("record", config.record_file);
-  checks.ParentExists("csv", config.csv_file);
+  checks.FileOrNew("record", config.record_file);
+  checks.FileOrNew("csv", config.csv_file);
   config.relaunch = absl::GetFlag(FLAGS_relaunch);
   checks.InRange("relaunch", config.relaunch, 1, 1000);
   config.measure.launch = absl::GetFlag(FLAGS_launch);

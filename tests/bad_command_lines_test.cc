@@ -6,11 +6,13 @@
 
 #include <algorithm>
 #include <fstream>
+#include <optional>
 #include <ostream>
 #include <string>
 #include <vector>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
@@ -21,11 +23,12 @@ namespace rankwise {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::SizeIs;
 
 // A line of bad_command_lines.txt.
 struct BadCommandLine {
-  int number = 0;
+  std::string name;  // of the test
   std::string command;
   int code = 2;
   std::string message;
@@ -33,6 +36,20 @@ struct BadCommandLine {
 
 void PrintTo(const BadCommandLine& line, std::ostream* out) {
   *out << line.command;
+}
+
+// The same for ranks that would all refuse it, if they were started; nothing
+// where the line says how many ranks there are.
+std::optional<BadCommandLine> OnTwoRanks(BadCommandLine line) {
+  const absl::string_view single = "trainers/single";
+  if (!absl::StartsWith(line.command, single) ||
+      absl::StrContains(line.command, "--nproc"))
+    return std::nullopt;
+  line.name += "OnTwoRanks";
+  line.command =
+      absl::StrCat("trainers/ddp --nproc=2",
+                   absl::string_view(line.command).substr(single.size()));
+  return line;
 }
 
 std::vector<BadCommandLine> ReadTable() {
@@ -44,8 +61,9 @@ std::vector<BadCommandLine> ReadTable() {
     for (const int code : {kBadUsage, kFailed}) {
       const std::vector<std::string> parts = absl::StrSplit(
           text, absl::MaxSplits(code == kBadUsage ? " => " : " =1> ", 1));
-      if (parts.size() == 2)
-        lines.push_back({number, parts[0], code, parts[1]});
+      if (parts.size() != 2) continue;
+      lines.push_back({absl::StrCat("Line", number), parts[0], code, parts[1]});
+      if (const auto both = OnTwoRanks(lines.back())) lines.push_back(*both);
     }
   }
   return lines;
@@ -60,6 +78,7 @@ TEST_P(BadCommandLineTest, IsRefusedByOneLine) {
   EXPECT_EQ(run.Wait(), GetParam().code);
   const std::string said = run.Stderr();
   EXPECT_THAT(said, HasSubstr(GetParam().message));
+  EXPECT_THAT(said, Not(HasSubstr("[launcher]"))) << "ranks were started";
   EXPECT_THAT(std::vector<std::string>(
                   absl::StrSplit(said, '\n', absl::SkipWhitespace())),
               SizeIs(1));
@@ -70,9 +89,7 @@ TEST_P(BadCommandLineTest, IsRefusedByOneLine) {
 
 INSTANTIATE_TEST_SUITE_P(Table, BadCommandLineTest,
                          ::testing::ValuesIn(ReadTable()),
-                         [](const auto& info) {
-                           return absl::StrCat("Line", info.param.number);
-                         });
+                         [](const auto& info) { return info.param.name; });
 
 TEST(BadCommandLinesTest, AreMany) { EXPECT_GE(ReadTable().size(), 150); }
 

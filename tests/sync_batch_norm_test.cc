@@ -19,6 +19,7 @@ namespace rankwise {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 std::map<int64_t, double> Losses(const std::string& trainer, int ranks,
                                  std::vector<std::string> flags) {
@@ -71,7 +72,10 @@ TEST(SyncBatchNormTest, SaysWhatItDoesAndRefusesAModelWithoutBatchNorm) {
   without.back() = "--model=simple_cnn";
   const Finished refused = RunTrainer("ddp", without);
   EXPECT_EQ(refused.code, 2);
-  EXPECT_THAT(refused.err, HasSubstr("the model has no batch norm"));
+  EXPECT_THAT(
+      refused.err,
+      StartsWith("ddp: error: --sync_batch_norm: --model=simple_cnn has "
+                 "no batch norm"));
 }
 
 }  // namespace

@@ -11,10 +11,13 @@
 #include "parallel/ddp/distributed_data_parallel.h"
 #include "parallel/ddp/gradient_sync.h"
 #include "parallel/ddp/sync_batch_norm.h"
+#include "parallel/launch/comm_flags.h"
+#include "parallel/launch/rank_env.h"
 #include "records/command_line.h"
 #include "records/text.h"
 #include "third_party/absl/status_macros.h"
 #include "trainers/flags.h"
+#include "trainers/models/model.h"
 
 TRAINER_FLAG(
     kLosses, std::string, ddp, "reducer",
@@ -72,6 +75,24 @@ void CheckFlagsOfSimple(FlagChecks& checks) {
   }
 }
 
+// What every rank would refuse once it has met the others, or built the model.
+absl::Status CheckFitsJob() {
+  if (absl::GetFlag(FLAGS_skip_communication)) return absl::OkStatus();
+  if (absl::GetFlag(FLAGS_all_reduce) == "hierarchical" &&
+      absl::GetFlag(FLAGS_backend) != "fake" && !InsideLauncher()) {
+    return absl::InvalidArgumentError(
+        "--all_reduce=hierarchical: all ranks are on one host; leave it out, "
+        "or start ranks on several hosts");
+  }
+  if (!absl::GetFlag(FLAGS_sync_batch_norm)) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const TrainConfig train, TrainConfigFromFlags());
+  ASSIGN_OR_RETURN(const ModelSpec spec, MakeModelSpec(train.model));
+  if (HasBatchNorm(*std::make_shared<Model>(spec))) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--sync_batch_norm: --model=", spec.name, " has no batch norm; leave it ",
+      "out, or take --model=simple_cnn_bn"));
+}
+
 int64_t MebibytesToBytes(double mebibytes) {
   return static_cast<int64_t>(mebibytes * (1 << 20));
 }
@@ -119,7 +140,8 @@ absl::Status CheckDdpFlags() {
         "--last_bucket_mb: buckets do not follow the order of the gradients "
         "with --find_unused_parameters; leave out one of the two");
   }
-  return checks.status();
+  RETURN_IF_ERROR(checks.status());
+  return CheckFitsJob();
 }
 
 bool BroadcastsBuffersByFlag() {
@@ -135,10 +157,6 @@ absl::StatusOr<std::string> SyncBatchNormIfRequested(torch::nn::Module& model,
            "normalises over its own batch";
   }
   ASSIGN_OR_RETURN(int64_t layers, ConvertToSyncBatchNorm(model, group));
-  if (layers == 0) {
-    return absl::InvalidArgumentError(
-        "--sync_batch_norm: the model has no batch norm; leave it out");
-  }
   return absl::StrCat("--sync_batch_norm: ", Counted(layers, "layer"),
                       " normalising over the batches of ",
                       Counted(group.size(), "rank"));

@@ -21,9 +21,8 @@ absl::Status CheckDdpFlags();
 bool BroadcastsBuffersByFlag();
 
 // Under --sync_batch_norm replaces the model's BatchNorm layers, before an
-// engine is made; returns a line to say about it, "" without the flag.
-// InvalidArgument for a model that has none. With `skip_communication` they
-// stay as they are.
+// engine is made; returns a line to say about it, "" without the flag. With
+// `skip_communication` they stay as they are.
 absl::StatusOr<std::string> SyncBatchNormIfRequested(torch::nn::Module& model,
                                                      const Group& group,
                                                      bool skip_communication);

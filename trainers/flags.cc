@@ -314,7 +314,7 @@ TraceConfig TraceFromFlags(FlagChecks& checks) {
       .file = UserPath(absl::GetFlag(FLAGS_trace)),
       .steps = FlagInRange(checks, FLAGS_trace_steps, 1, kMostTracedSteps),
       .operators = absl::GetFlag(FLAGS_trace_ops)};
-  checks.ParentExists("trace", trace.file);
+  checks.FileOrNew("trace", trace.file);
   if (!trace.file.empty()) {
     const absl::Status replaceable = CheckReplaceable(trace.file);
     if (!replaceable.ok())
@@ -339,7 +339,7 @@ OutputConfig OutputFromFlags(FlagChecks& checks) {
       .dry_run = absl::GetFlag(FLAGS_dry_run),
       .traffic_steps = FlagInRange(checks, FLAGS_traffic_steps, 0, kMostSteps),
       .trace = TraceFromFlags(checks)};
-  checks.ParentExists("record", output.record_file);
+  checks.FileOrNew("record", output.record_file);
   CheckPeakFlag(checks);
   if (output.traffic_steps > 0 && output.record_file.empty()) {
     checks.Complain("--traffic_steps: needs --record, the file to write to");

@@ -35,6 +35,7 @@
 #include "trainers/observe/memory.h"
 #include "trainers/peak/peak_process.h"
 #include "trainers/peak_flag.h"
+#include "trainers/rank_config.h"
 
 namespace rankwise {
 namespace {
@@ -127,10 +128,11 @@ absl::Status CheckRank(const Trainer& trainer, const TrainConfig& config,
   }
   if (config.output.traffic_steps > 0 &&
       (worker.comm == nullptr || !worker.devices.empty())) {
-    return Bad("--traffic_steps=", config.output.traffic_steps, ": ",
-               trainer.name,
-               " in one process communicates nothing that could be recorded; "
-               "leave it out, or start several ranks");
+    return Bad(
+        "--traffic_steps=", config.output.traffic_steps, ": ", trainer.name,
+        " in one process communicates nothing that could be recorded; "
+        "leave it out, or ",
+        trainer.distributed ? "start several ranks" : "use the trainer ddp");
   }
   if (worker.device.is_cuda() || !config.cuda_graph) return absl::OkStatus();
   return Bad(
@@ -158,26 +160,6 @@ absl::Status Guarded(const Trainer& trainer, TrainConfig config,
   } catch (const std::exception& error) {
     return ExplainTrainingFailure("the run", error, worker);
   }
-}
-
-// `config` with the batch size of each of `dp_ranks` data-parallel ranks, if
-// --global_batch_size is given.
-absl::StatusOr<TrainConfig> WithBatchSize(const Trainer& trainer,
-                                          TrainConfig config, int dp_ranks) {
-  const int64_t examples = config.data.global_batch_size;
-  if (examples == 0) return config;
-  const int64_t micro_batches = trainer.stages == nullptr
-                                    ? config.accumulate
-                                    : trainer.stages(config).micro_batches;
-  if (examples % (dp_ranks * micro_batches) != 0) {
-    return Bad("--global_batch_size=", examples, ": is not a multiple of ",
-               dp_ranks, " data-parallel ranks x ", micro_batches,
-               " micro-batches");
-  }
-  config.data.batch_size = examples / (dp_ranks * micro_batches);
-  const std::string typed = absl::StrCat(config.data.batch_size);
-  config.flags.all["batch_size"] = config.flags.losses["batch_size"] = typed;
-  return config;
 }
 
 // The replicas'. They compute at the same time, so slots of the CPU divide its
@@ -218,35 +200,13 @@ absl::Status RunAlone(const Trainer& trainer, const CommandLine& line,
   return Guarded(trainer, config, worker);
 }
 
-// The trainer's mesh of all ranks: data parallel where it names no axes.
-absl::StatusOr<MeshLayout> LayoutOf(const Trainer& trainer, int world_size) {
-  if (trainer.axes == nullptr) {
-    return LayOutRanks({{"dp", world_size}}, world_size);
-  }
-  return LayOutRanks(trainer.axes(world_size), world_size);
-}
-
-// Of each of `world_size` ranks, which form `layout`.
-absl::StatusOr<TrainConfig> ConfigOfRank(const Trainer& trainer,
-                                         const CommandLine& line,
-                                         const MeshLayout& layout,
-                                         int world_size) {
-  const int servers = trainer.servers == nullptr ? 0 : trainer.servers();
-  if (servers >= world_size) {
-    return Bad("--servers=", servers, ": leaves no worker of ",
-               Counted(world_size, "rank"), "; give --nproc=", servers + 1,
-               " or more");
-  }
-  return WithBatchSize(trainer, line.train, layout.size("dp") - servers);
-}
-
 // Connects the ranks and lays them out as the trainer's mesh.
 absl::Status RunConnected(const Trainer& trainer, const CommandLine& line,
                           Worker& worker) {
   const int world_size = worker.env.world_size;
   ASSIGN_OR_RETURN(worker.layout, LayoutOf(trainer, world_size));
-  ASSIGN_OR_RETURN(TrainConfig config,
-                   ConfigOfRank(trainer, line, worker.layout, world_size));
+  ASSIGN_OR_RETURN(TrainConfig config, ConfigOfRank(trainer, line.train,
+                                                    worker.layout, world_size));
   ASSIGN_OR_RETURN(std::unique_ptr<Communicator> comm,
                    Communicator::Create(worker.env, line.comm));
   SayOnce(worker, std::string(comm->why_on_cpu()));
@@ -260,7 +220,6 @@ absl::Status RunConnected(const Trainer& trainer, const CommandLine& line,
                    DeviceMesh::Create(*comm, worker.layout, {{"dp", "cp"}}));
   worker.layout = worker.mesh->layout();
   worker.comm = comm.get();
-  if (trainer.split != nullptr) config.model.split = trainer.split(world_size);
   config.model.split.context_place = worker.coordinate("cp");
   const absl::Status status = Guarded(trainer, config, worker);
   worker.comm = nullptr;
@@ -315,14 +274,6 @@ absl::Status SayMemory(const Trainer& trainer, const CommandLine& line) {
   return absl::OkStatus();
 }
 
-// What every rank would complain of is said once, before any is started.
-absl::Status CheckRanks(const Trainer& trainer, const CommandLine& line) {
-  const int world_size = line.launch.nproc;
-  if (!trainer.distributed || world_size == 1) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const MeshLayout layout, LayoutOf(trainer, world_size));
-  return ConfigOfRank(trainer, line, layout, world_size).status();
-}
-
 // Sets aside the checkpoints in `dir`; an error if a running job has locked it.
 absl::Status SetAside(const std::string& dir, const std::string& trainer) {
   std::error_code ignored;
@@ -333,7 +284,8 @@ absl::Status SetAside(const std::string& dir, const std::string& trainer) {
 
 int Launch(const Trainer& trainer, const CommandLine& line, int argc,
            char** argv) {
-  const absl::Status checked = CheckRanks(trainer, line);
+  const absl::Status checked =
+      CheckRanks(trainer, line.train, line.launch.nproc);
   if (!checked.ok()) return Report(trainer.name, checked);
   const CheckpointConfig& checkpoint = line.train.checkpoint;
   if (checkpoint.max_restarts > 0 && !checkpoint.resume) {
@@ -349,6 +301,8 @@ int TrainerMain(int argc, char** argv, const Trainer& trainer) {
   if (const std::optional<int> ended = RunAsPeakProcess(argc, argv))
     return *ended;
   DescribeCommandLine(trainer.usage, "trainers/");
+  // Until a rank knows its number: the launcher must start no threads.
+  at::set_num_threads(1);
   const absl::StatusOr<CommandLine> line = ReadCommandLine(trainer, argc, argv);
   if (!line.ok()) {
     Report(trainer.name, line.status());

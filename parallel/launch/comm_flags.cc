@@ -18,6 +18,7 @@
 #include "parallel/launch/cores.h"
 #include "parallel/launch/placement.h"
 #include "records/command_line.h"
+#include "third_party/absl/status_macros.h"
 
 // Ranks.
 ABSL_FLAG(
@@ -85,6 +86,28 @@ void CheckFakeIsMeant(FlagChecks& checks) {
   }
 }
 
+// What each of `nproc` ranks on this machine would refuse of --device and, if
+// it names one, --backend.
+absl::Status CheckRanksHere(int nproc) {
+  const std::string backend = absl::GetFlag(FLAGS_backend);
+  const BackendKind* const named = FindBackend(backend);
+  std::string device = absl::GetFlag(FLAGS_device);
+  if (named != nullptr && !named->serves_cuda && device == "auto")
+    device = "cpu";
+  if (named == nullptr && (device == "auto" || device == "cpu"))
+    return absl::OkStatus();
+  const Hardware hardware = DetectHardware();
+  RETURN_IF_ERROR(CheckLaunch(device, nproc, hardware));
+  if (named == nullptr) return absl::OkStatus();
+  RankEnv env;
+  env.world_size = env.local_world_size = nproc;
+  env.launcher = "nproc";
+  env.has_pmix = true;
+  ASSIGN_OR_RETURN(const c10::Device of_first,
+                   ChooseDevice(device, env, hardware));
+  return ChooseBackend(backend, device, of_first, env, hardware).status();
+}
+
 bool IsOurs(absl::string_view file, const std::string& folder) {
   return absl::StrContains(file, folder) ||
          absl::StrContains(file, "parallel/launch/comm_flags");
@@ -113,6 +136,13 @@ void FlagChecks::ParentExists(const char* name, const std::string& path) {
       std::filesystem::exists(parent, ignored)
           ? absl::StrCat(parent.string(), " is not a folder")
           : absl::StrCat("the folder ", parent.string(), " does not exist")));
+}
+
+void FlagChecks::FileOrNew(const char* name, const std::string& path) {
+  ParentExists(name, path);
+  std::error_code ignored;
+  if (path.empty() || !std::filesystem::is_directory(path, ignored)) return;
+  Complain(absl::StrCat("--", name, "=", path, ": is a folder, not a file"));
 }
 
 void FlagChecks::FolderOrNew(const char* name, const std::string& path) {
@@ -174,7 +204,7 @@ absl::StatusOr<CommConfig> CommConfigFromFlags() {
                                  absl::FormatDuration(kShortest), " and ",
                                  absl::FormatDuration(kLongest)));
   }
-  checks.ParentExists("file_store", comm.file_store);
+  checks.FileOrNew("file_store", comm.file_store);
   comm.fake = FakeFromFlags(checks);
   const BackendKind* const backend = FindBackend(comm.backend);
   const bool is_fake = backend != nullptr && backend->pretends_peers;
@@ -199,11 +229,8 @@ absl::StatusOr<LaunchConfig> LaunchConfigFromFlags() {
   launch.serves_pmix = backend != nullptr && backend->needs_pmix;
   checks.InRange<int>("nproc", launch.nproc, 1, 1024);
   checks.FolderOrNew("log_dir", launch.log_dir);
-  const std::string device = absl::GetFlag(FLAGS_device);
-  if (launch.nproc > 1 && absl::StartsWith(device, "cuda") &&
-      !InsideLauncher()) {
-    const absl::Status possible =
-        CheckLaunch(device, launch.nproc, DetectHardware());
+  if (launch.nproc > 1 && !InsideLauncher()) {
+    const absl::Status possible = CheckRanksHere(launch.nproc);
     if (!possible.ok()) {
       checks.Complain(absl::StrCat("--nproc=", launch.nproc, " --",
                                    std::string(possible.message())));

@@ -44,9 +44,9 @@ class FlagChecks {
   void OneOf(const char* name, const std::string& value,
              const std::vector<std::string>& allowed);
 
-  // The folder of a file that will be written must be there before hours are
-  // spent. An empty path is no file.
-  void ParentExists(const char* name, const std::string& path);
+  // A file that will be written, in a folder that must be there before hours
+  // are spent. An empty path is no file.
+  void FileOrNew(const char* name, const std::string& path);
 
   // The same for a folder that will be made unless it is there.
   void FolderOrNew(const char* name, const std::string& path);
@@ -58,6 +58,8 @@ class FlagChecks {
   const absl::Status& status() const { return status_; }
 
  private:
+  void ParentExists(const char* name, const std::string& path);
+
   absl::Status status_;
 };
 

@@ -124,8 +124,9 @@ absl::StatusOr<TrainingData> OpenTrainingData(const TrainConfig& config,
                    OpenSplit(config, model, worker, reads_data, Split::kTrain));
   if (data.train.loader->batches_per_epoch() == 0) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "an epoch has no batch: ", data.train.dataset->size(),
-        " training examples over ", Counted(worker.data_ranks(), "rank"),
+        "an epoch has no batch: ",
+        Counted(data.train.dataset->size(), "training example"), " over ",
+        Counted(worker.data_ranks(), "rank"),
         " with --drop_last; give more examples or leave out --drop_last"));
   }
   if (config.evaluate) {
@@ -133,6 +134,16 @@ absl::StatusOr<TrainingData> OpenTrainingData(const TrainConfig& config,
         data.test, OpenSplit(config, model, worker, reads_data, Split::kTest));
   }
   return data;
+}
+
+int64_t StepsPerEpoch(const TrainConfig& config, const DataLoader& loader) {
+  const int64_t batches = loader.batches_per_epoch();
+  return (batches + config.accumulate - 1) / config.accumulate;
+}
+
+int64_t TotalSteps(const TrainConfig& config, const DataLoader& loader) {
+  const int64_t steps = StepsPerEpoch(config, loader) * config.epochs;
+  return config.max_steps > 0 ? std::min(steps, config.max_steps) : steps;
 }
 
 absl::StatusOr<std::vector<Batch>> NextBatches(DataLoader& loader,

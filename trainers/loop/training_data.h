@@ -41,6 +41,11 @@ absl::StatusOr<TrainingData> OpenTrainingData(const TrainConfig& config,
                                               const Worker& worker,
                                               bool reads_data = true);
 
+// Optimizer steps of an epoch and of the whole run, in which `loader` brings
+// the training data.
+int64_t StepsPerEpoch(const TrainConfig& config, const DataLoader& loader);
+int64_t TotalSteps(const TrainConfig& config, const DataLoader& loader);
+
 // The next `count` batches of an epoch; fewer at its end.
 absl::StatusOr<std::vector<Batch>> NextBatches(DataLoader& loader,
                                                int64_t count);

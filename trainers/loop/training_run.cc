@@ -179,21 +179,18 @@ absl::Status TrainingRun::Plan() {
         " data-parallel ranks a step has more than ",
         std::numeric_limits<int64_t>::max(), " examples"));
   }
-  const int64_t steps_per_epoch =
-      CeilDiv(data_.train.loader->batches_per_epoch(), config_.accumulate);
-  total_steps_ = steps_per_epoch * config_.epochs;
-  if (config_.max_steps > 0)
-    total_steps_ = std::min(total_steps_, config_.max_steps);
+  total_steps_ = TotalSteps(config_, *data_.train.loader);
   learning_rate_ = {.peak = config_.optimizer.learning_rate,
                     .warmup_steps = config_.optimizer.warmup_steps,
                     .total_steps = total_steps_,
                     .cosine = config_.optimizer.lr_schedule == "cosine"};
-  console_.emplace(config_, worker_,
-                   RunLength{.steps_per_epoch = steps_per_epoch,
-                             .total_steps = total_steps_,
-                             .unit = UnitOf(spec_),
-                             .training_flops_per_example =
-                                 TrainingFlops(spec_, worker_, replicas_)});
+  console_.emplace(
+      config_, worker_,
+      RunLength{.steps_per_epoch = StepsPerEpoch(config_, *data_.train.loader),
+                .total_steps = total_steps_,
+                .unit = UnitOf(spec_),
+                .training_flops_per_example =
+                    TrainingFlops(spec_, worker_, replicas_)});
   return absl::OkStatus();
 }
 

@@ -102,7 +102,7 @@ absl::Status StepTrace::Check(const TraceConfig& config, int64_t steps) {
     return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       "--trace=", config.file, ": begins with the third step, and the run has ",
-      steps, "; give more --max_steps or --train_size"));
+      steps, "; train for more (--max_steps, --epochs, --train_size)"));
 }
 
 StepTrace::StepTrace(const TraceConfig& config, const Worker& worker)
