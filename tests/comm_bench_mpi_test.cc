@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -39,15 +41,20 @@ TEST(CommBenchRawMpiTest, ByMpisOwnCalls) {
   ExpectRightResults(2, "mpi", "both");
 }
 
-TEST(CommBenchRawMpiTest, RefusesMoreElementsThanMpiCounts) {
-  const Finished run =
-      RunCommBench({"--nproc=1", "--backend=mpi", "--layer=mpi",
-                    "--dtypes=uint8", "--sizes=2G", "--threads=1"});
-  if (absl::StrContains(run.err, "apt-get install")) GTEST_SKIP() << run.err;
-  EXPECT_EQ(run.code, 1);
-  EXPECT_TRUE(
-      absl::StrContains(run.err, "at most 2147483647 elements, got 2147483648"))
-      << run.err;
+TEST(CommBenchMpiRefusalTest, WhatMpiLacksIsRefusedBeforeTheStart) {
+  for (const auto& [flag, refusal] :
+       std::vector<std::pair<const char*, const char*>>{
+           {"--sizes=8,2G",
+            "all_reduce of uint8: --backend=mpi carries at most "
+            "2147483647 elements in a call, not 2147483648"},
+           {"--ops=avg", "reduces by sum, prod, min and max only"}}) {
+    const Finished run = RunCommBench(
+        {"--nproc=2", "--backend=mpi", "--dtypes=uint8", flag, "--threads=1"});
+    if (absl::StrContains(run.err, "apt-get install")) GTEST_SKIP() << run.err;
+    EXPECT_EQ(run.code, 2);
+    EXPECT_TRUE(absl::StrContains(run.err, refusal)) << run.err;
+    EXPECT_FALSE(absl::StrContains(run.err, "[launcher]")) << run.err;
+  }
 }
 
 }  // namespace

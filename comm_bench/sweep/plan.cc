@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <limits>
 #include <system_error>
 #include <utility>
 
@@ -181,6 +182,31 @@ absl::Status CheckDevice(const BenchConfig& config, const Job& job) {
   return absl::OkStatus();
 }
 
+// What a hierarchical all-reduce needs to have levels, as far as it is known
+// before the ranks meet. Other collectives are refused by name.
+absl::Status CheckLevels(const BenchConfig& config, const Job& job) {
+  if (config.layer != "hierarchical" ||
+      std::none_of(config.collectives.begin(), config.collectives.end(),
+                   [](const Collective* each) {
+                     return each->name == absl::string_view("all_reduce");
+                   })) {
+    return absl::OkStatus();
+  }
+  if (PretendsPeers(job.backend)) {
+    return Refuse("--layer=hierarchical: not available with --backend=",
+                  job.backend, ", whose ranks have no hosts");
+  }
+  if (job.ranks_of_host == job.world_size) {
+    return Refuse("--layer=hierarchical: all ranks are on one host; start ",
+                  "them on several, or use --layer=c10d");
+  }
+  if (job.device.has_value() && job.device->is_cuda()) {
+    return Refuse("--layer=hierarchical: on a GPU, NCCL already builds its ",
+                  "rings and trees by host; use --layer=c10d");
+  }
+  return absl::OkStatus();
+}
+
 bool HasBuffers(const BenchConfig& config) {
   if (config.mode == "ladder") return true;
   if (config.mode == "units") return !config.units.empty();
@@ -256,13 +282,31 @@ absl::Status CheckTraffic(const BenchConfig& config, const Job&) {
       "--traffic, --traffic_skew: only for --collectives=all_to_all_v");
 }
 
+// The elements that MPI counts in an `int`: those of a rank's part; of an
+// all-to-all, whose parts have offsets and which cannot run in place, all.
+int64_t CountedByMpi(const Collective& collective, const Call& call) {
+  return collective.in_place
+             ? call.count / collective.granularity(call.world_size)
+             : call.count;
+}
+
 // Returns what the backend lacks for a call that other backends support, or "".
-std::string WhyBackendLacks(const SweepCase& item, const Job& job) {
-  const bool averages = item.collective->reduces && item.op == ReduceOp::AVG;
-  if (!averages || job.backend != "mpi") return "";
-  return absl::StrCat(item.collective->name, " of ", DtypeName(item.dtype),
-                      " with op avg: --backend=mpi reduces by sum, prod, min "
-                      "and max only; measure sum");
+// `largest`: the largest of the sweep's calls.
+std::string WhyBackendLacks(const SweepCase& item, const Call& largest,
+                            const Job& job) {
+  if (job.backend != "mpi") return "";
+  const std::string call =
+      absl::StrCat(item.collective->name, " of ", DtypeName(item.dtype));
+  if (item.collective->reduces && item.op == ReduceOp::AVG) {
+    return absl::StrCat(call, " with op avg: --backend=mpi reduces by sum, ",
+                        "prod, min and max only; measure sum");
+  }
+  constexpr int64_t kMost = std::numeric_limits<int>::max();
+  const int64_t count = CountedByMpi(*item.collective, largest);
+  if (count <= kMost) return "";
+  return absl::StrCat(call, ": --backend=mpi carries at most ", kMost,
+                      " elements in a call, not ", count,
+                      "; measure smaller sizes");
 }
 
 absl::Status CheckCase(const SweepCase& item, const BenchConfig& config,
@@ -270,7 +314,10 @@ absl::Status CheckCase(const SweepCase& item, const BenchConfig& config,
   const Collective& collective = *item.collective;
   const std::string name = collective.name;
   const Call call = CallOf(item, config, plan, config.sizes[0]);
-  const std::string lacking = WhyBackendLacks(item, job);
+  const int64_t largest =
+      *std::max_element(config.sizes.begin(), config.sizes.end());
+  const std::string lacking =
+      WhyBackendLacks(item, CallOf(item, config, plan, largest), job);
   if (!lacking.empty()) return Refuse(lacking);
   if (config.mode == "overlap" &&
       (collective.trips > 1 || collective.takes_traffic)) {
@@ -287,11 +334,17 @@ absl::Status CheckCase(const SweepCase& item, const BenchConfig& config,
                   "which cannot be recorded; leave out --cuda_graph");
   }
   if (config.layer == "hierarchical") {
-    if (name == "all_reduce" && plan.groups.empty())
-      return CheckCall(collective, call);
-    return Refuse(name,
-                  " with --layer=hierarchical: only all_reduce among all ",
-                  "ranks is supported; use --layer=c10d");
+    if (name != "all_reduce" || !plan.groups.empty()) {
+      return Refuse(name,
+                    " with --layer=hierarchical: only all_reduce among all ",
+                    "ranks is supported; use --layer=c10d");
+    }
+    if (item.op != ReduceOp::SUM || !c10::isFloatingType(item.dtype)) {
+      return Refuse("all_reduce of ", DtypeName(item.dtype), " with op ",
+                    OpName(item.op), ": --layer=hierarchical sums ",
+                    "floating-point numbers only; use --layer=c10d");
+    }
+    return CheckCall(collective, call);
   }
   if (config.layer != "c10d" && collective.nccl_calls == nullptr) {
     return Refuse(name, " with --layer=", config.layer,
@@ -459,7 +512,7 @@ bool PretendsPeers(const std::string& backend) {
 absl::StatusOr<Plan> MakePlan(const BenchConfig& config, const Job& job) {
   for (const auto check :
        {CheckUses, CheckModes, CheckRanks, CheckRelaunch, CheckTraffic,
-        CheckDevice, CheckMemory, CheckArrivals}) {
+        CheckDevice, CheckLevels, CheckMemory, CheckArrivals}) {
     RETURN_IF_ERROR(check(config, job));
   }
   Plan plan;

@@ -29,11 +29,6 @@ absl::StatusOr<std::unique_ptr<Layer>> ConnectLayer(const BenchConfig& config,
   }
   if (config.layer == "mpi") return ConnectMpiLayer(*rank.control, rank.ranks);
   if (config.layer == "hierarchical") {
-    if (rank.comm == nullptr) {
-      return absl::InvalidArgumentError(
-          "--layer=hierarchical: not available with --backend=fake, whose "
-          "ranks have no hosts");
-    }
     ASSIGN_OR_RETURN(const Group group, HierarchicalGroup(rank.comm->world()));
     return MakeC10dLayer(group.process_group(), config.layer);
   }
