@@ -99,14 +99,24 @@ absl::StatusOr<bool> CheckpointStore::HasOnlyInterrupted() const {
   });
 }
 
+CheckpointHeaders CheckpointStore::ReadLatestHeaders(int64_t last_step) const {
+  const auto sets = ListCheckpointSets(dir_);
+  if (!sets.ok()) return {};  // LoadLatest reports it
+  const auto latest = absl::c_find_if(*sets, [&](const CheckpointSet& set) {
+    return set.step <= last_step && set.complete();
+  });
+  return latest == sets->end() ? CheckpointHeaders()
+                               : ReadCheckpointHeaders(*latest);
+}
+
 absl::StatusOr<std::optional<int64_t>> CheckpointStore::LoadLatest(
     std::vector<std::string>* warnings, const LoadFunction& load,
-    int64_t last_step) {
+    int64_t last_step, const CheckpointHeaders& headers) {
   ASSIGN_OR_RETURN(const auto sets, ListCheckpointSets(dir_));
   std::vector<std::string> reasons;
   for (const CheckpointSet& set : sets) {
     if (set.step > last_step) continue;
-    auto reader = CheckpointReader::Open(set);
+    auto reader = CheckpointReader::Open(set, headers);
     const absl::Status loaded = reader.ok() ? load(*reader) : reader.status();
     if (loaded.ok()) {
       for (const std::string& reason : reasons) {

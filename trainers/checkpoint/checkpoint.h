@@ -60,7 +60,14 @@ class CheckpointStore {
   // or it has checkpoints and none is whole.
   absl::StatusOr<std::optional<int64_t>> LoadLatest(
       std::vector<std::string>* warnings, const LoadFunction& load,
-      int64_t last_step = std::numeric_limits<int64_t>::max());
+      int64_t last_step = std::numeric_limits<int64_t>::max(),
+      const CheckpointHeaders& headers = {});
+
+  // The headers that LoadLatest would read first, for the LoadLatest of other
+  // processes, which then do not open the files for them: those of the newest
+  // checkpoint, of steps up to `last_step`, of which no file is missing.
+  CheckpointHeaders ReadLatestHeaders(
+      int64_t last_step = std::numeric_limits<int64_t>::max()) const;
 
   // Whether the folder contains checkpoints, but only incomplete ones, as an
   // interrupted first save leaves them.

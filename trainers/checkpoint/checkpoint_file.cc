@@ -219,8 +219,11 @@ absl::Status SaveCheckpointFile(const std::string& path,
 }
 
 absl::StatusOr<CheckpointFile> CheckpointFile::Open(
-    const std::string& path, const CheckpointName& name) {
-  ASSIGN_OR_RETURN(SafetensorsHeader header, LoadSafetensorsHeader(path));
+    const std::string& path, const CheckpointName& name,
+    const SafetensorsHeaderText* text) {
+  ASSIGN_OR_RETURN(SafetensorsHeader header,
+                   text == nullptr ? LoadSafetensorsHeader(path)
+                                   : ParseSafetensorsHeader(path, *text));
   CheckpointFile file(path, std::move(header));
   const absl::Status decoded = file.Decode(name);
   if (!decoded.ok()) return Of(path, decoded);

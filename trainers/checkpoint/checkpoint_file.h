@@ -69,9 +69,11 @@ absl::Status SaveCheckpointFile(const std::string& path,
 class CheckpointFile {
  public:
   // Reads and checks the header. DataLoss, with the path, for a file that is
-  // torn, was changed, or is not what `name` says.
-  static absl::StatusOr<CheckpointFile> Open(const std::string& path,
-                                             const CheckpointName& name);
+  // torn, was changed, or is not what `name` says. If `header`, the file's, is
+  // given, the file is not opened.
+  static absl::StatusOr<CheckpointFile> Open(
+      const std::string& path, const CheckpointName& name,
+      const SafetensorsHeaderText* header = nullptr);
 
   const std::string& path() const { return path_; }
   const Checkpoint& saved() const { return saved_; }  // without tensors

@@ -87,8 +87,20 @@ std::string ShapeText(at::IntArrayRef shape) {
 
 }  // namespace
 
+CheckpointHeaders ReadCheckpointHeaders(const CheckpointSet& set) {
+  CheckpointHeaders headers;
+  for (const auto& [shard, path] : set.paths) {
+    auto text = LoadSafetensorsHeaderText(path);
+    if (text.ok()) {
+      headers[FormatCheckpointName({set.step, shard, set.num_shards})] =
+          *std::move(text);
+    }
+  }
+  return headers;
+}
+
 absl::StatusOr<CheckpointReader> CheckpointReader::Open(
-    const CheckpointSet& set) {
+    const CheckpointSet& set, const CheckpointHeaders& headers) {
   if (!set.complete()) {
     return absl::DataLossError(
         absl::StrCat(set.MissingName(), " is missing: the checkpoint has ",
@@ -96,9 +108,12 @@ absl::StatusOr<CheckpointReader> CheckpointReader::Open(
   }
   CheckpointReader reader;
   for (const auto& [shard, path] : set.paths) {
+    const CheckpointName name = {set.step, shard, set.num_shards};
+    const auto header = headers.find(FormatCheckpointName(name));
     ASSIGN_OR_RETURN(
         CheckpointFile file,
-        CheckpointFile::Open(path, {set.step, shard, set.num_shards}));
+        CheckpointFile::Open(
+            path, name, header == headers.end() ? nullptr : &header->second));
     RETURN_IF_ERROR(reader.Add(std::move(file)));
   }
   RETURN_IF_ERROR(reader.CheckBlocks());

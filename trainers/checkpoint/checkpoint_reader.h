@@ -14,13 +14,22 @@
 
 namespace rankwise {
 
+// Headers of a checkpoint's files, by the files' names.
+using CheckpointHeaders = std::map<std::string, SafetensorsHeaderText>;
+
+// Those of the files of `set` that can be read.
+CheckpointHeaders ReadCheckpointHeaders(const CheckpointSet& set);
+
 // The headers of the files together are the index of their tensors: opening
-// reads all of them, and no data. Not thread-safe.
+// checks all of them, and reads no data. Not thread-safe.
 class CheckpointReader {
  public:
   // DataLoss names the file that is torn, missing, or of another save than the
-  // first (their metadata disagree).
-  static absl::StatusOr<CheckpointReader> Open(const CheckpointSet& set);
+  // first (their metadata disagree). A file with an entry in `headers` is
+  // opened only when data are read from it; if it is not the file of that
+  // header by then, Read returns the DataLoss.
+  static absl::StatusOr<CheckpointReader> Open(
+      const CheckpointSet& set, const CheckpointHeaders& headers = {});
 
   // Step, epoch, position and metadata, of the first file.
   const Checkpoint& saved() const { return files_.front().saved(); }

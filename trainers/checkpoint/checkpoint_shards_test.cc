@@ -116,6 +116,34 @@ TEST_F(CheckpointShardsTest, AnyNumberOfShardsIsLoadedWhole) {
   }
 }
 
+TEST_F(CheckpointShardsTest, FilesWithKnownHeadersAreOpenedWhenTheyAreRead) {
+  SaveAll(1, 2);
+  CheckpointStore store = StoreOf(0, 2);
+  const CheckpointHeaders headers = store.ReadLatestHeaders();
+  EXPECT_THAT(headers, SizeIs(2));
+  // Another save's file in place of the one whose header is known.
+  const std::string replaced = StoreOf(1, 2).Path(1);
+  ASSERT_TRUE(SaveCheckpointFile(replaced, {1, 1, 2}, PartOf(2, 1, 2)).ok());
+  const auto load = [&](const std::string& layer) {
+    std::vector<std::string> warnings;
+    return store
+        .LoadLatest(
+            &warnings,
+            [&](CheckpointReader& reader) {
+              return reader.Read(layer).status();
+            },
+            1, headers)
+        .status();
+  };
+  EXPECT_TRUE(load(LayerName(0)).ok());
+  EXPECT_THAT(std::string(load(LayerName(kLayers - 1)).message()),
+              AllOf(HasSubstr(replaced), HasSubstr("the file was changed")));
+  fs::remove(replaced);
+  EXPECT_THAT(std::string(load(LayerName(0)).message()),
+              HasSubstr("shard_1_of_2.safetensors is missing"));
+  EXPECT_THAT(store.ReadLatestHeaders(), IsEmpty());
+}
+
 TEST_F(CheckpointShardsTest, EveryLayoutsStoreLoadsWhatAnotherSaved) {
   SaveAll(7, 2);
   for (int shard = 0; shard < 3; ++shard) {

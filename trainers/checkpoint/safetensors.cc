@@ -258,6 +258,14 @@ absl::StatusOr<std::string> EncodeHeader(
   return encoded + text;
 }
 
+absl::StatusOr<SafetensorsHeader> ParseHeader(
+    const SafetensorsHeaderText& text) {
+  ASSIGN_OR_RETURN(SafetensorsHeader header,
+                   HeaderParser(text.json, text.data_bytes).Parse());
+  header.data_begin = kLengthBytes + static_cast<int64_t>(text.json.size());
+  return header;
+}
+
 class Reader {
  public:
   explicit Reader(const std::string& path) : in_(path, std::ios::binary) {
@@ -273,7 +281,8 @@ class Reader {
   }
 
   absl::StatusOr<SafetensorsContents> Read() {
-    ASSIGN_OR_RETURN(auto header, ReadHeader());
+    ASSIGN_OR_RETURN(const SafetensorsHeaderText text, ReadHeaderText());
+    ASSIGN_OR_RETURN(SafetensorsHeader header, ParseHeader(text));
     SafetensorsContents contents = {{}, std::move(header.metadata)};
     for (const TensorEntry& entry : header.entries) {
       torch::Tensor tensor =
@@ -295,7 +304,7 @@ class Reader {
     return bytes;
   }
 
-  absl::StatusOr<SafetensorsHeader> ReadHeader() {
+  absl::StatusOr<SafetensorsHeaderText> ReadHeaderText() {
     RETURN_IF_ERROR(status_);
     uint64_t length = 0;
     RETURN_IF_ERROR(ReadBytes(&length, kLengthBytes));
@@ -305,13 +314,10 @@ class Reader {
                                               " bytes is announced, but ", rest,
                                               " bytes follow"));
     }
-    std::string text(length, '\0');
-    RETURN_IF_ERROR(ReadBytes(text.data(), static_cast<int64_t>(length)));
-    ASSIGN_OR_RETURN(
-        SafetensorsHeader header,
-        HeaderParser(text, static_cast<int64_t>(rest - length)).Parse());
-    header.data_begin = read_bytes_;
-    return header;
+    SafetensorsHeaderText text = {std::string(length, '\0'),
+                                  static_cast<int64_t>(rest - length)};
+    RETURN_IF_ERROR(ReadBytes(text.json.data(), static_cast<int64_t>(length)));
+    return text;
   }
 
  private:
@@ -414,7 +420,21 @@ absl::StatusOr<SafetensorsContents> LoadSafetensors(const std::string& path) {
 
 absl::StatusOr<SafetensorsHeader> LoadSafetensorsHeader(
     const std::string& path) {
-  auto header = Reader(path).ReadHeader();
+  ASSIGN_OR_RETURN(const SafetensorsHeaderText text,
+                   LoadSafetensorsHeaderText(path));
+  return ParseSafetensorsHeader(path, text);
+}
+
+absl::StatusOr<SafetensorsHeaderText> LoadSafetensorsHeaderText(
+    const std::string& path) {
+  auto text = Reader(path).ReadHeaderText();
+  if (!text.ok()) return Explain(text.status(), "read safetensors file", path);
+  return text;
+}
+
+absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(
+    const std::string& path, const SafetensorsHeaderText& text) {
+  auto header = ParseHeader(text);
   if (!header.ok())
     return Explain(header.status(), "read safetensors file", path);
   return header;

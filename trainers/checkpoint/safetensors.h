@@ -41,6 +41,12 @@ struct SafetensorsHeader {
   int64_t data_begin = 0;            // bytes of the file before the data
 };
 
+// A header as it is in the file, unchecked.
+struct SafetensorsHeaderText {
+  std::string json;
+  int64_t data_bytes = 0;  // after it
+};
+
 using NamedTensors = std::vector<std::pair<std::string, torch::Tensor>>;
 
 struct SafetensorsContents {
@@ -92,6 +98,12 @@ absl::StatusOr<SafetensorsContents> LoadSafetensors(const std::string& path);
 // checked.
 absl::StatusOr<SafetensorsHeader> LoadSafetensorsHeader(
     const std::string& path);
+
+// The same in two steps, of which the second does not open `path`.
+absl::StatusOr<SafetensorsHeaderText> LoadSafetensorsHeaderText(
+    const std::string& path);
+absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(
+    const std::string& path, const SafetensorsHeaderText& text);
 
 // Bytes [begin, end) of the data of `path`, whose header this is: uint8.
 absl::StatusOr<torch::Tensor> LoadSafetensorsBytes(

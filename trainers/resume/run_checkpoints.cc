@@ -31,6 +31,7 @@
 #include "trainers/resume/agreement.h"
 #include "trainers/resume/resume_check.h"
 #include "trainers/resume/run_state.h"
+#include "trainers/resume/shared_headers.h"
 
 namespace rankwise {
 namespace {
@@ -265,9 +266,14 @@ absl::StatusOr<std::optional<Progress>> RunCheckpoints::Resume(
       ASSIGN_OR_RETURN(progress, Restore(reader));
       return absl::OkStatus();
     };
+    ASSIGN_OR_RETURN(
+        const CheckpointHeaders headers,
+        ShareHeaders(worker_.is_first() ? store_->ReadLatestHeaders(last_step)
+                                        : CheckpointHeaders(),
+                     worker_));
     absl::StatusOr<std::optional<int64_t>> loaded = std::nullopt;
     if (!interrupted)
-      loaded = store_->LoadLatest(&warnings, restore, last_step);
+      loaded = store_->LoadLatest(&warnings, restore, last_step, headers);
     // A rank that cannot load must not leave the others waiting: every rank
     // learns what each of them found.
     const int64_t mine =

@@ -50,10 +50,11 @@ class RunCheckpoints {
 
   // Restores the newest checkpoint that every rank can load, if there is one;
   // it may have been saved with a different number of ranks or another mesh. A
-  // rank reads the data that it needs, and the headers of the rest. Damaged
-  // checkpoints are skipped, with a warning by the first rank and by those that
-  // read the damaged part. FailedPrecondition if the checkpoint has another
-  // configuration, naming the first flag that differs.
+  // rank opens the files with data that it needs; the first rank reads the
+  // headers of all files for all ranks. Damaged checkpoints are skipped, with a
+  // warning by the first rank and by those that read the damaged part.
+  // FailedPrecondition if the checkpoint has another configuration, naming the
+  // first flag that differs.
   //
   // Random generators and sums are restored as by RestoreProgress(). If ranks
   // hold the whole model, so are their buffers: each rank's own if the number

@@ -220,5 +220,18 @@ TEST(ShardedCheckpointTest, EveryRankSavesItsOwnRowsAlone) {
   EXPECT_LT(largest, all * 0.4);
 }
 
+TEST(ShardedCheckpointTest, OnlyTheFirstRankOpensFilesWithoutRowsOfItsOwn) {
+  const Mesh mesh = {.name = "", .dp = 4, .shards = 4};
+  const std::string dir = DirOf("opened"), of_last = DirOf("opened_by_last");
+  OnRanks(4, [&](Communicator& comm) { Rank(mesh, comm).Save(dir); });
+  // The last rank would find a torn file where it has no rows.
+  std::filesystem::copy(dir, of_last);
+  std::filesystem::resize_file(of_last + "/" + FormatCheckpointName({1, 1, 4}),
+                               0);
+  OnRanks(4, [&](Communicator& comm) {
+    Rank(mesh, comm).Load(comm.env().rank == 3 ? of_last : dir);
+  });
+}
+
 }  // namespace
 }  // namespace rankwise
