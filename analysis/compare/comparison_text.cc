@@ -19,6 +19,8 @@ namespace {
 std::string SideText(const char* name, const RecordSet& set) {
   std::string text =
       absl::StrCat(name, ": ", set.path, ", ", Counted(set.runs, "run"));
+  if (set.jobs != set.runs)
+    absl::StrAppend(&text, " (", Counted(set.jobs, "job"), ")");
   for (const std::string& by : set.made_by) absl::StrAppend(&text, "; ", by);
   return text + "\n";
 }

@@ -16,7 +16,7 @@ RecordSet SetOf(const std::string& path, const std::string& unit,
                 std::vector<double> seconds) {
   RecordSet set;
   set.path = path;
-  set.runs = seconds.size();
+  set.runs = set.jobs = seconds.size();
   set.made_by = {"commit abc, torch 2.11.0, A CPU"};
   Configuration configuration;
   configuration.name = "ddp on 2 ranks, batch 32";
@@ -47,6 +47,13 @@ TEST(ComparisonText, IsTheSidesTheTableAndTheResult) {
       "Repetitions of trainers are runs, never steps.\n"
       "Worse by more than 5 %: ddp on 2 ranks, batch 32, step_seconds "
       "(1.200).\n");
+}
+
+TEST(ComparisonText, PartsOfAJobAreCountedAsOneJob) {
+  RecordSet a = SetOf("before", "run", {0.1, 0.1, 0.1, 0.1});
+  const RecordSet b = SetOf("after", "run", {0.1, 0.1, 0.1, 0.1});
+  a.runs = 6;
+  EXPECT_THAT(TextOf(a, b), HasSubstr("A: before, 6 runs (4 jobs); commit"));
 }
 
 TEST(ComparisonText, ARatioToNothingIsNoNumber) {

@@ -276,6 +276,8 @@ RecordSet MeasureRecordSet(absl::Span<const RunTrace> runs,
                            const RecordSetConfig& config) {
   RecordSet set;
   set.runs = runs.size();
+  const std::vector<size_t> jobs = JobsOf(runs);
+  set.jobs = std::set<size_t>(jobs.begin(), jobs.end()).size();
   set.left_out = TornLines(runs);
   set.configurations =
       TrainerConfigurations(runs, config.throughput, &set.left_out);

@@ -70,6 +70,7 @@ struct RecordSetConfig {
 struct RecordSet {
   std::string path;
   size_t runs = 0;
+  size_t jobs = 0;                   // that they are parts of (JobsOf)
   std::vector<std::string> made_by;  // commit, torch and CPU, each once
   std::vector<Configuration> configurations;
   std::vector<std::string> left_out;  // runs, rows and lines, and why

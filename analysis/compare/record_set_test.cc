@@ -56,6 +56,16 @@ TEST(LoadRecordSet, ReadsAFileOrAFolder) {
   EXPECT_EQ(LoadRecordSet(folder + "/a.jsonl", {})->runs, 1u);
 }
 
+TEST(MeasureRecordSet, CountsTheJobsThatRunsArePartsOf) {
+  std::vector<RunTrace> runs = {MakeRun({.run_id = "job"}),
+                                MakeRun({.run_id = "job"}),
+                                MakeRun({.run_id = "other"})};
+  for (StepRecord& step : runs[1].ranks[0].steps) step.step += 20;
+  const RecordSet set = MeasureRecordSet(runs, {});
+  EXPECT_EQ(set.runs, 3u);
+  EXPECT_EQ(set.jobs, 2u);
+}
+
 TEST(MeasureRecordSet, AnotherCpuIsAnotherConfiguration) {
   RunTrace moved = MakeRun({.world_size = 2});
   for (RankTrace& trace : moved.ranks) trace.run.host.cpu_model = "B CPU";

@@ -334,6 +334,28 @@ TEST(ClusterFromRecordsTest, LeavesOutTheWarmUp) {
   EXPECT_NEAR(PlannedSeconds(*cluster, 2), 0.03, 1e-9);
 }
 
+// The run from the checkpoint of step `step` on.
+RunTrace ResumedAfter(int64_t step, RunTrace run) {
+  for (RankTrace& rank : run.ranks) {
+    for (StepRecord& each : rank.steps) each.step += step;
+  }
+  return run;
+}
+
+TEST(ClusterFromRecordsTest, PartsOfOneJobAreOneRepetition) {
+  const RunForTest single = {.binary = "single", .run_id = "job"};
+  RunForTest longest = single, other = single;
+  longest.steps = 40;
+  other.run_id = "other";
+  // The job, in two parts that took 0.03 s and 0.05 s a step, and another.
+  std::vector<RunTrace> runs = {NanoRun(single, 2, 0.03),
+                                ResumedAfter(20, NanoRun(longest, 2, 0.05)),
+                                NanoRun(other, 2, 0.2), NanoRuns().back()};
+  const auto cluster = ClusterFromRecords(runs, {.ranks = 1});
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  EXPECT_NEAR(PlannedSeconds(*cluster, 2), 0.1, 1e-9);
+}
+
 TEST(ClusterFromRecordsTest, NamesTheRunThatItCannotUse) {
   std::vector<RunTrace> runs = NanoRuns();
   runs.erase(runs.begin() + 1, runs.begin() + 3);

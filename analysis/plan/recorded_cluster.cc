@@ -14,6 +14,7 @@
 #include "analysis/plan/cluster.h"
 #include "analysis/plan/recorded_layout.h"
 #include "analysis/plan/work.h"
+#include "analysis/runs/cell.h"
 #include "analysis/runs/throughput.h"
 #include "analysis/stats/statistics.h"
 #include "third_party/absl/status_macros.h"
@@ -110,16 +111,6 @@ absl::StatusOr<ComputingSample> SampleOf(const RunTrace& run,
   return sample;
 }
 
-// FailedPrecondition names the run's file.
-absl::StatusOr<ComputingSample> MeasureSample(const RunTrace& run,
-                                              const ThroughputConfig& config) {
-  ASSIGN_OR_RETURN(const Throughput used, MeasureThroughput(run, config));
-  absl::StatusOr<ComputingSample> sample =
-      SampleOf(run, config, used.global_batch);
-  if (sample.ok()) return sample;
-  return RunError(run, sample.status().message());
-}
-
 double SecondsOf(const ComputingSample& sample, const Device& device) {
   return sample.flops / device.peak_flops +
          sample.kernels * device.kernel_seconds +
@@ -177,15 +168,24 @@ void SlowDown(double times, Device& device) {
 using SamplesByRanks = std::map<int64_t, std::vector<ComputingSample>>;
 
 // Of each number of ranks those that exchange nothing, where there are any.
+// `refusal` becomes the reason why a run that would show computing does not.
 SamplesByRanks Collect(absl::Span<const RunTrace> runs,
                        const RecordedComputing& which, absl::Status& refusal) {
-  SamplesByRanks quiet, all;
   for (const RunTrace& run : runs) {
     if (run.ranks.empty() || !ShowsComputing(run.ranks[0].run, which)) continue;
+    absl::Status measurable = CheckMeasurable(run, which.throughput);
+    if (!measurable.ok()) refusal = std::move(measurable);
+  }
+  SamplesByRanks quiet, all;
+  std::vector<std::string> left_out;  // named by `refusal`
+  for (const MeasuredRun& measured :
+       MeasureRuns(runs, which.throughput, &left_out)) {
+    const RunTrace& run = runs[measured.index];
+    if (!ShowsComputing(run.ranks[0].run, which)) continue;
     const absl::StatusOr<ComputingSample> sample =
-        MeasureSample(run, which.throughput);
+        SampleOf(run, which.throughput, measured.throughput.global_batch);
     if (!sample.ok()) {
-      refusal = sample.status();
+      refusal = RunError(run, sample.status().message());
       continue;
     }
     const int64_t ranks = sample->run->world_size;
