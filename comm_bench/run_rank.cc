@@ -89,6 +89,19 @@ Facts FactsOf(const RunRecord& run, const EnvironmentRecord& environment,
   return facts;
 }
 
+// A warning if the ranks of this host have more threads than it has cores for
+// them.
+void AddShortCores(const RunRecord& run, const RankEnv& env, Facts& facts) {
+  const int64_t threads = env.local_world_size * run.threads_per_rank;
+  if (threads <= run.host.cores) return;
+  facts.push_back(
+      {"warning",
+       absl::StrCat(Counted(threads, "thread"), " on ",
+                    Counted(run.host.cores, "usable core"),
+                    " of this host: times include waiting for a core; lower "
+                    "--threads or the number of ranks")});
+}
+
 // What distinguishes this run's rows in a CSV file from another's.
 CsvContext ContextOf(const RunRecord& run, const BenchConfig& config) {
   CsvContext context = {{"run_id", run.run_id},
@@ -123,6 +136,7 @@ absl::Status Measure(const BenchConfig& config, const Plan& plan,
   ASSIGN_OR_RETURN(const std::unique_ptr<Output> output,
                    OpenOutput(config, run, environment, *rank.control));
   Facts facts = FactsOf(run, environment, config);
+  if (rank.comm != nullptr) AddShortCores(run, rank.comm->env(), facts);
   if (rank.comm != nullptr && !rank.comm->why_on_cpu().empty())
     facts.push_back({"device", std::string(rank.comm->why_on_cpu())});
   if (rank.comm != nullptr && !rank.comm->why_backend().empty())

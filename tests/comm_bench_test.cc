@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/resource.h>
 
@@ -34,6 +35,7 @@ using ::testing::ContainsRegex;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::SizeIs;
 
 // Short rows: correctness and form are what is tested here, not times.
@@ -282,6 +284,22 @@ TEST(CommBenchTest, RecordsWhereItRan) {
     EXPECT_FALSE(place->variables.contains("NOT_OURS"));
   }
   EXPECT_EQ(found, 1);
+}
+
+TEST(CommBenchTest, WarnsOfMoreThreadsThanTheCoresThatItMayUse) {
+  cpu_set_t before, one;
+  ASSERT_EQ(sched_getaffinity(0, sizeof(before), &before), 0);
+  CPU_ZERO(&one);
+  for (int cpu = 0; CPU_COUNT(&one) == 0; ++cpu) {
+    if (CPU_ISSET(cpu, &before)) CPU_SET(cpu, &one);
+  }
+  ASSERT_EQ(sched_setaffinity(0, sizeof(one), &one), 0);
+  const Finished two = RunCommBench(Quick({"--nproc=2", "--sizes=8"}));
+  const Finished single = RunCommBench(Quick({"--nproc=1", "--sizes=8"}));
+  ASSERT_EQ(sched_setaffinity(0, sizeof(before), &before), 0);
+  EXPECT_THAT(two.out, HasSubstr("warning   2 threads on 1 usable core"));
+  EXPECT_THAT(single.out, Not(HasSubstr("warning")));
+  EXPECT_EQ(two.code + single.code, 0) << two.err << single.err;
 }
 
 TEST(CommBenchTest, InVirtualTimeEverySampleIsWhatACallCosts) {

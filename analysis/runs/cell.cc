@@ -134,6 +134,13 @@ bool MoreThreadsThanCores(const Ranks& ranks) {
   return cores > 0 && threads > cores;
 }
 
+// Whether the CPU quota that a rank ran under is below the CPUs of its own
+// mask, which host.cores would count otherwise.
+bool HasQuota(const RankTrace* trace) {
+  const int64_t cores = trace->run.host.cores;
+  return cores > 0 && cores < std::ssize(trace->environment->cpus);
+}
+
 // Whether some ranks have more threads than CPUs to run them on: all of them,
 // or those that are confined to the CPUs of one.
 bool MoreThreadsThanCpus(const Ranks& ranks) {
@@ -168,8 +175,9 @@ bool Oversubscribed(const RunTrace& run) {
       return trace->environment.has_value() &&
              !trace->environment->cpus.empty();
     });
-    return places_known ? MoreThreadsThanCpus(ranks)
-                        : MoreThreadsThanCores(ranks);
+    return places_known && absl::c_none_of(ranks, HasQuota)
+               ? MoreThreadsThanCpus(ranks)
+               : MoreThreadsThanCores(ranks);
   });
 }
 

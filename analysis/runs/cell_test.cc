@@ -297,6 +297,18 @@ TEST(Cell, EnvironmentRecordsSayWhichCoresRanksShare) {
   EXPECT_FALSE(with_cpus({{0}, {1}, {0, 1, 2, 3}}, 1));
 }
 
+TEST(Cell, AQuotaBelowTheCpusOfARankCounts) {
+  RunTrace run = MakeRun({.world_size = 2});
+  for (RankTrace& trace : run.ranks) {
+    trace.environment = EnvironmentRecord{trace.run.rank, "", {0, 1, 2, 3}, {}};
+    trace.run.threads_per_rank = 2;
+    trace.run.host.cores = 4;
+  }
+  EXPECT_FALSE(CellOf(run).oversubscribed);
+  for (RankTrace& trace : run.ranks) trace.run.host.cores = 2;
+  EXPECT_TRUE(CellOf(run).oversubscribed);
+}
+
 TEST(Cell, ASharedDeviceIsNoticed) {
   RunTrace run = MakeRun({.world_size = 2});
   EXPECT_EQ(CellOf(run).shared_device, "");  // all ranks share the CPU

@@ -94,8 +94,9 @@ ABSL_FLAG(int64_t, train_size, 0,
 ABSL_FLAG(int64_t, threads, 0,
           "compute threads per rank, equal at all world sizes; 0: cores / "
           "largest number of ranks on a host, at least 1");
-ABSL_FLAG(bool, oversubscribe, false,
-          "allow more ranks times threads than this machine has cores");
+ABSL_FLAG(
+    bool, oversubscribe, false,
+    "allow more ranks times threads than cores that this process may use");
 ABSL_FLAG(uint64_t, seed, 0, "of the trainers, and of the order of the runs");
 ABSL_FLAG(std::string, model, "", "as the trainers take it; empty: theirs");
 ABSL_FLAG(std::string, dataset, "",
@@ -134,7 +135,7 @@ absl::Status CheckWorldSizes(const StudyConfig& config) {
     return BadFlag(
         "--world_sizes: ", Counted(ranks, "rank"), " of ",
         Counted(threads, "thread"), " need ", ranks * threads,
-        " cores, and this machine has ", config.cores,
+        " cores, and this process may use ", config.cores,
         ": leave that size out, or pass --oversubscribe to run it all "
         "the same, marked in the table");
   }

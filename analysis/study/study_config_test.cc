@@ -180,13 +180,13 @@ TEST(CheckStudyConfig, EveryRefusalNamesItsFlag) {
       {[](StudyConfig* c) { c->train_size = -5; }, "--train_size=-5: expected"},
       {[](StudyConfig* c) { c->threads = -1; }, "--threads=-1: expected"},
       {[](StudyConfig* c) { c->threads = 2; },
-       "--world_sizes: 2 ranks of 2 threads need 4 cores, and this machine has "
-       "2"},
+       "--world_sizes: 2 ranks of 2 threads need 4 cores, and this process "
+       "may use 2: leave"},
       {[](StudyConfig* c) {
          c->world_sizes = {1, 4};
        },
-       "4 ranks of 1 thread need 4 cores, and this machine has 2: leave that "
-       "size out, or pass --oversubscribe"},
+       "4 ranks of 1 thread need 4 cores, and this process may use 2: leave "
+       "that size out, or pass --oversubscribe"},
       {[](StudyConfig* c) { c->batch_size = 63; },
        "--batch_size=63: strong scaling divides it among the ranks, and it "
        "does not divide by the world size 2"},

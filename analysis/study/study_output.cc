@@ -239,7 +239,7 @@ std::string StudyHeading(const StudyConfig& config, const StudyPlan& plan) {
       config.max_steps, " steps",
       benchmarks > 0 ? absl::StrCat(" and ", benchmarks, " of comm_bench") : "",
       ", ", Counted(threads, "thread"), " per rank at every size, on ",
-      config.cores, " cores of ",
+      Counted(config.cores, "core"), " of ",
       config.cpu_model.empty() ? "a CPU" : config.cpu_model,
       ".\nRecords go to ", config.output_dir, ".\n");
 }

@@ -22,6 +22,15 @@ namespace {
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 
+TEST(StudyHeading, NamesTheCoresThatTheStudyMayUse) {
+  StudyConfig config;
+  config.threads = 1;
+  config.cores = 1;
+  EXPECT_THAT(StudyHeading(config, {}), HasSubstr(", on 1 core of a CPU."));
+  config.cores = 2;
+  EXPECT_THAT(StudyHeading(config, {}), HasSubstr(", on 2 cores of a CPU."));
+}
+
 StudyDescription Description(const std::string& model) {
   StudyDescription study;
   for (const char* name : {"dataset", "data_dir", "device", "backend",

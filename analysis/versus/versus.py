@@ -12,6 +12,7 @@ named by $RANKWISE_PYTHON.
 import argparse
 import dataclasses
 import json
+import math
 import os
 import pathlib
 import subprocess
@@ -29,8 +30,50 @@ HERE = pathlib.Path(os.path.abspath(__file__)).parent
 TRAINERS = ("single", "ddp", "fsdp", "tensor_parallel", "hybrid", "pipeline")
 
 
+def lines_of(path):
+    try:
+        return pathlib.Path(path).read_text().splitlines()
+    except OSError:
+        return []
+
+
+def quota_in(folder, version2):
+    """Cores that the CPU quota in a control group's folder allows."""
+    numbers = " ".join(line for name in (("cpu.max",) if version2 else ("cpu.cfs_quota_us", "cpu.cfs_period_us"))
+                       for line in lines_of(f"{folder}/{name}")).split()
+    try:
+        quota, period = map(int, numbers)  # without a quota it is "max" or -1
+    except ValueError:
+        return math.inf
+    return quota / period if quota > 0 and period > 0 else math.inf
+
+
+def cpu_quota(root=""):
+    """The lowest quota of this process's control groups and those around them, as records/usable_resources.h has it."""
+    quota = math.inf
+    for mount in lines_of(f"{root}/proc/self/mountinfo"):
+        place, kind = (half.split(" ") for half in mount.partition(" - ")[::2])
+        if len(place) < 5 or len(kind) < 3 or kind[0] not in ("cgroup", "cgroup2"):
+            continue
+        version2 = kind[0] == "cgroup2"
+        wanted = "" if version2 else "cpu"
+        if not version2 and "cpu" not in kind[2].split(","):
+            continue
+        for line in lines_of(f"{root}/proc/self/cgroup"):
+            number, controllers, group = (line.split(":", 2) + ["", ""])[:3]
+            if wanted not in controllers.split(",") or version2 and number != "0":
+                continue
+            group = group.removeprefix(place[3]) if place[3] != "/" else group
+            if not group.startswith("/") or "/.." in group:
+                group = "/"
+            for inner in (pathlib.PurePosixPath(group), *pathlib.PurePosixPath(group).parents):
+                quota = min(quota, quota_in(f"{root}{place[4]}{inner}", version2))
+    return quota
+
+
 def cores():
-    return len(os.sched_getaffinity(0))
+    """Those of the affinity mask, but no more than the CPU quota."""
+    return max(1, math.floor(min(len(os.sched_getaffinity(0)), cpu_quota())))
 
 
 def user_path(path):
@@ -75,7 +118,7 @@ def parse_args():
                         help=f"which of {','.join(FRAMEWORKS)} (all)")
     parser.add_argument("--steps", type=positive, default=100, help="optimizer steps of a run, except of epochs (100)")
     parser.add_argument("--threads", type=positive, default=cores(),
-                        help="of a run on one rank (all cores); other runs take 1 per rank")
+                        help="of a run on one rank (all cores that this process may use); other runs take 1 per rank")
     parser.add_argument("--with_tuned", action="store_true",
                         help="on images also PyTorch with channels-last and fused Adam, without and with "
                              "torch.compile")

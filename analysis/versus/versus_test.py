@@ -41,6 +41,36 @@ def python_command(framework, work):
     return PythonProgram(FRAMEWORKS[framework], "python3").command(work)
 
 
+class Cores(unittest.TestCase):
+    def quota(self, files):
+        with tempfile.TemporaryDirectory() as root:
+            for name, text in files.items():
+                path = pathlib.Path(root + name)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text)
+            return versus.cpu_quota(root)
+
+    def test_the_lowest_quota_of_the_groups_counts(self):
+        files = {"/proc/self/cgroup": "0::/user/job\n",
+                 "/proc/self/mountinfo": "31 23 0:28 / /cg rw - cgroup2 cgroup2 rw\n",
+                 "/cg/user/cpu.max": "150000 100000\n", "/cg/user/job/cpu.max": "max 100000\n"}
+        self.assertEqual(self.quota(files), 1.5)
+        container = {"/proc/self/cgroup": "4:memory:/docker/1f\n1:cpu,cpuacct:/docker/1f\n0::/\n",
+                     "/proc/self/mountinfo": "32 31 0:29 /docker/1f /cg/cpu ro - cgroup cgroup rw,cpu,cpuacct\n",
+                     "/cg/cpu/cpu.cfs_quota_us": "200000\n", "/cg/cpu/cpu.cfs_period_us": "100000\n"}
+        self.assertEqual(self.quota(container), 2)
+        container["/cg/cpu/cpu.cfs_quota_us"] = "-1\n"
+        self.assertEqual(self.quota(container), float("inf"))
+        self.assertEqual(self.quota({"/proc/self/cgroup": "nonsense\n", "/proc/self/mountinfo": "\n - cgroup2\n"}),
+                         float("inf"))
+
+    def test_no_more_than_the_affinity_mask_or_the_quota(self):
+        with mock.patch("os.sched_getaffinity", return_value={0, 1, 2, 3}):
+            for quota, cores in ((float("inf"), 4), (2.5, 2), (0.5, 1), (8, 4)):
+                with mock.patch("versus.cpu_quota", return_value=quota):
+                    self.assertEqual(versus.cores(), cores)
+
+
 class Table(unittest.TestCase):
     def test_medians_and_ratios_of_neighbours(self):
         text = comparison.table([case("fp32", 0, [result(0.1), result(0.2), result(pss=50)],

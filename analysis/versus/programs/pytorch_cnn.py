@@ -226,7 +226,7 @@ def parse_args():
     parser.add_argument("--optimizer", choices=["adam", "sgd"], default="adam")
     parser.add_argument("--lr", type=float, default=1e-3)
     parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32")
-    parser.add_argument("--threads", type=int, default=os.cpu_count(), help="per rank")
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="per rank")
     parser.add_argument("--data_workers", type=int, default=2, help="processes per rank")
     parser.add_argument("--tuned", action="store_true",
                         help="channels-last, fused Adam, no denormal numbers")
