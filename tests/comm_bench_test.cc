@@ -297,7 +297,7 @@ TEST(CommBenchTest, WarnsOfMoreThreadsThanTheCoresThatItMayUse) {
   const Finished two = RunCommBench(Quick({"--nproc=2", "--sizes=8"}));
   const Finished single = RunCommBench(Quick({"--nproc=1", "--sizes=8"}));
   ASSERT_EQ(sched_setaffinity(0, sizeof(before), &before), 0);
-  EXPECT_THAT(two.out, HasSubstr("warning   2 threads on 1 usable core"));
+  EXPECT_THAT(two.out, HasSubstr(" 2 threads on 1 usable core of this host"));
   EXPECT_THAT(single.out, Not(HasSubstr("warning")));
   EXPECT_EQ(two.code + single.code, 0) << two.err << single.err;
 }
