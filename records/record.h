@@ -19,7 +19,7 @@ namespace rankwise {
 // The version written by this code. A reader accepts every minor version of
 // its own major version: a newer minor version may add kinds and fields.
 inline constexpr int kSchemaMajor = 1;
-inline constexpr int kSchemaMinor = 11;
+inline constexpr int kSchemaMinor = 12;
 
 // The machine that a rank ran on. Filled by CollectHostInfo() (run_origin.h).
 struct HostInfo {
@@ -168,6 +168,13 @@ struct RestartRecord {
   // When the first rank failed. NaN: not known.
   double failed_unix_seconds = std::numeric_limits<double>::quiet_NaN();
   double training_unix_seconds = 0;  // when the next step begins
+};
+
+// A training that has diverged: the first number that was not finite.
+struct DivergenceRecord {
+  int64_t rank = 0;   // that wrote the record
+  int64_t step = 0;   // the last step before the number was found
+  std::string cause;  // "the gradients' norm of step 2 is inf on rank 0"
 };
 
 // One worker's push in an update of a parameter server's shard. A round of a
@@ -385,11 +392,11 @@ struct TimelineRecord {
   std::vector<RecordedSpan> spans;  // in order of start
 };
 
-using Record =
-    std::variant<RunRecord, StepRecord, EpochRecord, EvalRecord,
-                 CheckpointRecord, ScheduleRecord, CollectiveRecord,
-                 OverlapRecord, TrafficRecord, EnvironmentRecord, MemoryRecord,
-                 TimelineRecord, RestartRecord, UpdateRecord, LayerRecord>;
+using Record = std::variant<RunRecord, StepRecord, EpochRecord, EvalRecord,
+                            CheckpointRecord, ScheduleRecord, CollectiveRecord,
+                            OverlapRecord, TrafficRecord, EnvironmentRecord,
+                            MemoryRecord, TimelineRecord, RestartRecord,
+                            UpdateRecord, LayerRecord, DivergenceRecord>;
 
 }  // namespace rankwise
 

@@ -259,6 +259,10 @@ void ListFields(Fields& fields, R& record) {
     fields.Estimate("kept_unix_seconds", record.kept_unix_seconds);
     fields.Estimate("failed_unix_seconds", record.failed_unix_seconds);
     fields.Seconds("training_unix_seconds", record.training_unix_seconds);
+  } else if constexpr (std::is_same_v<T, DivergenceRecord>) {
+    fields.Count("rank", record.rank);
+    fields.Count("step", record.step);
+    fields.Text("cause", record.cause);
   } else if constexpr (std::is_same_v<T, ScheduleRecord>) {
     fields.Count("rank", record.rank);
     fields.Count("step", record.step);
@@ -368,10 +372,12 @@ struct RecordKind {
 
 // In the order of Record's alternatives.
 inline constexpr RecordKind kRecordKinds[] = {
-    {"run", 0},        {"step", 0},        {"epoch", 0},      {"eval", 0},
-    {"checkpoint", 0}, {"schedule", 1},    {"collective", 2}, {"overlap", 2},
-    {"traffic", 2},    {"environment", 2}, {"memory", 3},     {"timeline", 3},
-    {"restart", 9},    {"update", 10},     {"layer", 11},
+    {"run", 0},         {"step", 0},       {"epoch", 0},
+    {"eval", 0},        {"checkpoint", 0}, {"schedule", 1},
+    {"collective", 2},  {"overlap", 2},    {"traffic", 2},
+    {"environment", 2}, {"memory", 3},     {"timeline", 3},
+    {"restart", 9},     {"update", 10},    {"layer", 11},
+    {"divergence", 12},
 };
 static_assert(std::size(kRecordKinds) == std::variant_size_v<Record>);
 

@@ -148,6 +148,7 @@ TEST(RecordJson, EveryKindComesBackAsItWent) {
                        0.0625},
       RestartRecord{0, 1, "rank 1 ended with signal 9", 781, 1.75e9, 1.75e9 + 1,
                     1.75e9 + 2.5},
+      DivergenceRecord{1, 7, "the gradients' norm of step 7 is inf on rank 1"},
       UpdateRecord{0, 7, 2, 7, 5, 19, 13, 1.25},
       ExampleSchedule(),
       CollectiveRecord(),
@@ -248,7 +249,7 @@ TEST(RecordJson, ARunFromBefore111HasNoPeaks) {
 TEST(RecordJson, RunsAndStepsFromBefore14AreRead) {
   const std::string run = absl::StrReplaceAll(
       ToJsonLine(ExampleRun()),
-      {{",\"forward_flops_per_example\":5e+08", ""}, {"\"1.11\"", "\"1.3\""}});
+      {{",\"forward_flops_per_example\":5e+08", ""}, {"\"1.12\"", "\"1.3\""}});
   EXPECT_NE(run.find("\"1.3\""), std::string::npos);
   EXPECT_EQ(run.find("forward_flops"), std::string::npos);
   EXPECT_EQ(ParseAs<RunRecord>(run).forward_flops_per_example, 0);
@@ -376,9 +377,9 @@ TEST(RecordJson, BrokenRecordsSayWhatIsWrong) {
       {ExampleStep(), "\"kind\":\"step\",", "", "no \"kind\" that is a string"},
       {ExampleStep(), "\"rank\":1", "\"rank\":\xff", "this is not JSON"},
       {ExampleStep(), "\"rank\":1", "\"rank\":true", "not true"},
-      {ExampleRun(), "\"1.11\"", "\"one\"",
+      {ExampleRun(), "\"1.12\"", "\"one\"",
        "schema_version should be \"major.minor\", not \"one\""},
-      {ExampleRun(), "\"1.11\"", "1.0", "should be a string, not 1.0"},
+      {ExampleRun(), "\"1.12\"", "1.0", "should be a string, not 1.0"},
       {ExampleRun(), "\"world_size\":2", "\"world_size\":0",
        "\"world_size\" should be an integer of at least 1, not 0"},
       {ExampleRun(), "\"rank\":1", "\"rank\":2",
@@ -492,7 +493,7 @@ TEST(RecordJson, OtherMajorVersionsAreRefusedWithoutLookingFurther) {
 
 TEST(RecordJson, NewerMinorVersionsAreRead) {
   const std::string line =
-      absl::StrReplaceAll(ToJsonLine(ExampleRun()), {{"\"1.11\"", "\"1.99\""}});
+      absl::StrReplaceAll(ToJsonLine(ExampleRun()), {{"\"1.12\"", "\"1.99\""}});
   EXPECT_EQ(ParseAs<RunRecord>(line).schema_version, "1.99");
 }
 

@@ -135,10 +135,10 @@ std::string Mutated(std::string line, std::mt19937_64& random) {
 template <typename T>
 class RecordLayoutTest : public testing::Test {};
 
-using Kinds =
-    testing::Types<StepRecord, EpochRecord, EvalRecord, CheckpointRecord,
-                   ScheduleRecord, CollectiveRecord, OverlapRecord,
-                   TrafficRecord, MemoryRecord, TimelineRecord, RestartRecord>;
+using Kinds = testing::Types<StepRecord, EpochRecord, EvalRecord,
+                             CheckpointRecord, ScheduleRecord, CollectiveRecord,
+                             OverlapRecord, TrafficRecord, MemoryRecord,
+                             TimelineRecord, RestartRecord, DivergenceRecord>;
 TYPED_TEST_SUITE(RecordLayoutTest, Kinds);
 
 TYPED_TEST(RecordLayoutTest, ReadsWhatIsWritten) {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cmath>
 #include <filesystem>
 #include <iterator>
 #include <map>
@@ -35,6 +34,7 @@ struct Keeper {
   void operator()(const UpdateRecord& r) { trace.updates.push_back(r); }
   void operator()(const EvalRecord& r) { trace.evaluations.push_back(r); }
   void operator()(const LayerRecord& r) { trace.layers.push_back(r); }
+  void operator()(const DivergenceRecord& r) { trace.divergences.push_back(r); }
   void operator()(const MemoryRecord& r) { trace.memory = r; }
   void operator()(const EnvironmentRecord& r) { trace.environment = r; }
   template <typename Other>
@@ -150,57 +150,6 @@ std::vector<int64_t> StepNumbers(const RankTrace& trace) {
   return numbers;
 }
 
-// Under --precision=fp16 the steps in a row without a finite loss after which
-// the trainers stop (docs/checkpoints.md, "Runs that diverge"): before that,
-// loss scaling skips such steps, and the training is healthy.
-constexpr int64_t kNonFiniteStepsUnderFp16 = 20;
-
-// The losses are not those of a training: ranks exchanged nothing, or nothing
-// but what the fake backend made up.
-bool HasNoTraining(const RunRecord& run) {
-  return run.world_size > 1 &&
-         (SkipsCommunication(run) || run.backend == "fake");
-}
-
-// Returns the step that completes the first `in_a_row` steps in a row without a
-// finite loss, or nullptr.
-const StepRecord* FindDiverged(const RankTrace& trace, int64_t in_a_row) {
-  int64_t found = 0;
-  for (const StepRecord& step : trace.steps) {
-    found = std::isfinite(step.loss) ? 0 : found + 1;
-    if (found == in_a_row) return &step;
-  }
-  return nullptr;
-}
-
-// Returns why the trainers' --on_nan=stop would have stopped the run, or "".
-// The loss of a parameter server is its workers', and NaN without any.
-std::string WhyDiverged(const RunTrace& run) {
-  const RunRecord& opened = run.ranks[0].run;
-  if (HasNoTraining(opened)) return "";
-  const int64_t in_a_row =
-      FlagOf(opened, "precision") == "fp16" ? kNonFiniteStepsUnderFp16 : 1;
-  const StepRecord* first = nullptr;
-  for (const RankTrace& trace : run.ranks) {
-    const StepRecord* const found =
-        Serves(trace) ? nullptr : FindDiverged(trace, in_a_row);
-    if (found == nullptr) continue;
-    if (first == nullptr || found->step < first->step) first = found;
-  }
-  if (first != nullptr) {
-    return absl::StrCat("the training diverged: the loss of rank ", first->rank,
-                        " is ", first->loss, " in step ", first->step);
-  }
-  for (const RankTrace& trace : run.ranks) {
-    for (const EvalRecord& evaluation : trace.evaluations) {
-      if (std::isfinite(evaluation.mean_loss)) continue;
-      return absl::StrCat("the training diverged: the test loss of epoch ",
-                          evaluation.epoch, " is ", evaluation.mean_loss);
-    }
-  }
-  return "";
-}
-
 // The trainers whose ranks share their examples.
 bool IsPipeline(const RunRecord& run) {
   return run.binary == "model_parallel" || run.binary == "pipeline";
@@ -232,59 +181,6 @@ std::string WrongReplicas(const RunTrace& run) {
   return absl::StrCat(first[0].replicas,
                       " replicas of the pipeline do not divide ", world_size,
                       " ranks");
-}
-
-// Equal for the runs that may be parts of one job.
-std::string JobName(const RunTrace& run) {
-  const RunRecord& opened = run.ranks[0].run;
-  const std::string checkpoints = FlagOf(opened, "checkpoint_dir");
-  return absl::StrCat(opened.binary, "\n",
-                      checkpoints.empty() ? run.source : checkpoints, "\n",
-                      checkpoints.empty() ? opened.scaling_hash : "");
-}
-
-// The earliest of all ranks; 0 if the run has no steps.
-int64_t FirstStep(const RunTrace& run) {
-  int64_t first = 0;
-  for (const RankTrace& rank : run.ranks) {
-    if (rank.steps.empty()) continue;
-    const int64_t step = rank.steps[0].step;
-    first = first == 0 ? step : std::min(first, step);
-  }
-  return first;
-}
-
-bool IsRestarted(const RunTrace& run) {
-  return std::any_of(
-      run.ranks.begin(), run.ranks.end(),
-      [](const RankTrace& rank) { return !rank.restarts.empty(); });
-}
-
-// One job of those with the same JobName, while its parts are collected. Both
-// are indices of runs.
-struct Job {
-  size_t first = 0, latest = 0;
-};
-
-// Returns the job that run `index` continues, or nullptr: of those that have
-// begun at an earlier step (for a restart, at the same step), the one whose
-// latest part precedes the run most closely.
-Job* FindContinued(absl::Span<const RunTrace> runs, size_t index,
-                   std::vector<Job>& jobs) {
-  const bool restarted = IsRestarted(runs[index]);
-  const int64_t step = FirstStep(runs[index]);
-  if (step == 1 && !restarted) return nullptr;
-  Job* found = nullptr;
-  for (Job& job : jobs) {
-    const int64_t before = FirstStep(runs[job.latest]);
-    if (before > step || (before == step && !restarted)) continue;
-    const bool precedes = job.latest < index;
-    if (found == nullptr ||
-        (precedes && (found->latest > index || found->latest < job.latest))) {
-      found = &job;
-    }
-  }
-  return found;
 }
 
 // Equal for the records of one row.
@@ -425,29 +321,6 @@ absl::Status CheckRun(const RunTrace& run) {
   const std::string wrong_replicas = WrongReplicas(run);
   return wrong_replicas.empty() ? absl::OkStatus()
                                 : RunError(run, wrong_replicas);
-}
-
-std::vector<size_t> JobsOf(absl::Span<const RunTrace> runs) {
-  std::vector<size_t> first_runs(runs.size()), by_step;
-  for (size_t i = 0; i < runs.size(); ++i) {
-    first_runs[i] = i;
-    if (FirstStep(runs[i]) > 0) by_step.push_back(i);
-  }
-  // Files need not be named in the order in which they were recorded.
-  std::stable_sort(by_step.begin(), by_step.end(), [runs](size_t a, size_t b) {
-    return FirstStep(runs[a]) < FirstStep(runs[b]);
-  });
-  std::map<std::string, std::vector<Job>> jobs;
-  for (const size_t i : by_step) {
-    std::vector<Job>& of_name = jobs[JobName(runs[i])];
-    if (Job* const continued = FindContinued(runs, i, of_name)) {
-      continued->latest = i;
-      first_runs[i] = continued->first;
-    } else {
-      of_name.push_back({i, i});
-    }
-  }
-  return first_runs;
 }
 
 std::vector<int64_t> HostsOfRanks(const RunTrace& run) {

@@ -29,6 +29,7 @@ struct RankTrace {
   std::vector<UpdateRecord> updates = {};
   std::vector<EvalRecord> evaluations = {};
   std::vector<LayerRecord> layers = {};  // by layer
+  std::vector<DivergenceRecord> divergences = {};
   std::optional<MemoryRecord> memory = {};
   std::optional<EnvironmentRecord> environment = {};
 };
@@ -86,10 +87,14 @@ absl::Status RunError(const RunTrace& run, absl::string_view reason);
 
 // Fails, saying why, unless the run has every rank, its training did not
 // diverge, the ranks recorded the same steps, and their schedule records, if
-// any, agree on the replicas. A training diverged if a loss (under fp16, the
-// losses of 20 successive steps) or a test loss is infinite or NaN; without
-// communication between its ranks that is not tested.
+// any, agree on the replicas.
 absl::Status CheckRun(const RunTrace& run);
+
+// "the training diverged: the loss of rank 1 is nan in step 7", or "" if it did
+// not. A training diverged if its trainer recorded so, or if a loss (under
+// fp16, the losses of 20 successive steps) or a test loss is infinite or NaN.
+// Returns "" for ranks that did not communicate, as they trained nothing.
+std::string WhyDiverged(const RunTrace& run);
 
 // Returns, for each run, the index of the run that began its job, which may be
 // a later one. A run continues a job if it follows a launcher's restart or its

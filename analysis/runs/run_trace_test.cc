@@ -243,6 +243,18 @@ TEST(CheckRun, ADivergedTrainingIsNamed) {
   EXPECT_TRUE(CheckRun(run).ok());
 }
 
+TEST(CheckRun, ADivergenceThatTheTrainerRecordedIsNamed) {
+  RunTrace run = MakeRun({.world_size = 2});
+  run.ranks[0].divergences = {{0, 9, "the parameters after step 9"}};
+  run.ranks[1].divergences = {{1, 8, "the gradients' norm of step 8 is inf"}};
+  run.ranks[1].steps.pop_back();
+  EXPECT_THAT(WhyNot(run),
+              HasSubstr("run.jsonl: the training diverged: the gradients' "
+                        "norm of step 8 is inf"));
+  for (RankTrace& rank : run.ranks) rank.run.backend = "fake";
+  EXPECT_EQ(WhyDiverged(run), "");
+}
+
 TEST(CheckRun, TheTextOfANanHasNoSign) {
   RunTrace run = MakeRun({});
   run.ranks[0].evaluations = {{.epoch = 2, .mean_loss = -std::nan("")}};

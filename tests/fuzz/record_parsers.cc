@@ -98,6 +98,7 @@ std::vector<Record> OneOfEveryKind() {
           EvalRecord{0, 1, 1.25, 5012, 10000, 2.5},
           CheckpointRecord{0, 782, 1, "ckpt", 25700000, 0.125, 0.0625},
           RestartRecord{0, 1, "rank 1 ended", 781, 1.75e9, 1.75e9, 1.75e9},
+          DivergenceRecord{0, 7, "the loss of step 7 is nan on rank 0"},
           UpdateRecord{0, 7, 2, 7, 5, 19, 13, 1.25},
           schedule,
           Collective(),
