@@ -80,7 +80,8 @@ struct Pending {
   at::Tensor tensor;  // it, flat
   at::Tensor whole;   // the same, or a copy that divides by the ranks of a host
   at::Tensor part;    // of this rank
-  // Of each of the three collectives; kUnsetTimeout means the group's timeout.
+  // Applies to each of the three collectives separately; kUnsetTimeout stands
+  // for the timeout of the collective's group.
   std::chrono::milliseconds timeout = c10d::kUnsetTimeout;
   WorkPtr scattered;
   c10::intrusive_ptr<Future> future;

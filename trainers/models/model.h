@@ -219,7 +219,7 @@ class Model : public torch::nn::Module {
   const std::vector<TiedWeight>& copies() const { return copies_; }
 
   const ModelParallel& parallel() const { return parallel_; }
-  // Of the parameters that are divided along tp, by name.
+  // How the parameters that are divided along tp are divided, by full name.
   const std::map<std::string, Division>& divisions() const {
     return divisions_;
   }

@@ -105,7 +105,8 @@ class StepClock {
 
 struct StepOutcome {
   torch::Tensor loss;  // scalar, detached, mean over this rank's examples
-  // Whose loss it is; kNoRank: that of no rank, and not to be tested.
+  // The rank that computed `loss`, which a message names if it is not finite.
+  // kNoRank: no rank did, and it is not tested.
   static constexpr int kThisRank = -1, kNoRank = -2;
   int loss_rank = kThisRank;
   // Scalar, of all gradients before they were clipped; undefined if the step
@@ -165,7 +166,9 @@ class StepLog {
   // it is flushed at once.
   absl::Status Add(PendingStep step);
 
-  // Waits for the device, reads the losses in one copy, writes the records.
+  // Waits for the device, copies the losses and gradient norms of all steps
+  // since the last call to the host at once, tests them, and writes the steps'
+  // records.
   absl::Status Flush();
 
   // The loss of the last step that was flushed; nullopt before the first.
