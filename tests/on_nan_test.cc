@@ -1,5 +1,6 @@
 // Training that diverges: all ranks of every trainer end, the error names the
-// step and the rank, and the last finite checkpoint remains.
+// step and the rank, the last finite checkpoint remains, and analysis leaves
+// the run out for the same reason.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,8 +10,11 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "parallel/comm/test_process.h"
+#include "absl/strings/str_format.h"
+#include "analysis/runs/run_trace.h"
+#include "tests/trained.h"
 #include "tests/trainer_process.h"
 
 namespace rankwise {
@@ -18,8 +22,10 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::ContainsRegex;
+using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::Not;
 using Flags = std::vector<std::string>;
 
@@ -47,12 +53,6 @@ Finished Diverge(const std::string& trainer, const std::string& dir,
   return RunTrainer(trainer, flags);
 }
 
-std::string FreshDir(const std::string& name) {
-  const std::string dir = TemporaryPath(name);
-  std::filesystem::create_directories(dir);
-  return dir;
-}
-
 std::set<std::string> CheckpointsIn(const std::string& dir) {
   std::set<std::string> names;
   for (const auto& item : std::filesystem::directory_iterator(dir)) {
@@ -62,32 +62,84 @@ std::set<std::string> CheckpointsIn(const std::string& dir) {
   return names;
 }
 
+// Why analysis leaves out the run that was recorded in `dir`.
+std::string WhyLeftOut(const std::string& dir) {
+  const absl::StatusOr<std::vector<RunTrace>> runs =
+      LoadRuns(dir + "/run.jsonl");
+  EXPECT_TRUE(runs.ok()) << runs.status();
+  return runs.ok() ? WhyDiverged(runs->back()) : "";
+}
+
+struct Stop {
+  const char* name;
+  std::string trainer;
+  Flags flags;
+  std::string found = "the loss of step 2 is (nan|-?inf) on rank 0";
+  std::string lr = "1e30";
+  int finite_step = 1;  // of the checkpoint that is left
+};
+
+const std::vector<Stop> kStops = {
+    {"single", "single", {}},
+    {"data_parallel", "data_parallel", {"--replicas=2"}},
+    {"model_parallel", "model_parallel", {"--split=layers"}},
+    {"ddp",
+     "ddp",
+     {"--nproc=2"},
+     "the loss of step 2 is (nan|-?inf) on rank [01]"},
+    {"fsdp",
+     "fsdp",
+     {"--nproc=2", "--zero=3"},
+     "the loss of step 2 is (nan|-?inf) on rank [01]"},
+    {"tensor_parallel",
+     "tensor_parallel",
+     {"--nproc=2", "--model=gpt", "--model_size=nano", "--depth=1",
+      "--width=64"}},
+    {"pipeline",
+     "pipeline",
+     {"--nproc=2", "--microbatches=2"},
+     "the loss of step 2 is (nan|-?inf) on rank 1"},
+    {"hybrid",
+     "hybrid",
+     {"--nproc=4", "--pp=2", "--dp=2", "--microbatches=2"},
+     "the loss of step 2 is (nan|-?inf) on rank [23]"},
+    {"parameter_server",
+     "parameter_server",
+     {"--nproc=3", "--max_restarts=1"},
+     "the loss of step 2 is (nan|-?inf) on rank [12]"},
+    // Skipped steps leave the parameters as step 1 updated them.
+    {"fp16",
+     "single",
+     {"--precision=fp16", "--max_steps=25", "--keep_checkpoints=1"},
+     "the loss of step 21 is (nan|-?inf) on rank 0",
+     "1e30",
+     20},
+    {"gradient_norm",
+     "ddp",
+     {"--nproc=2", "--clip_grad_norm=1e38"},
+     "the gradients' norm of step 2 is inf on rank 0",
+     "1e12"}};
+
 TEST(OnNanTest, EveryTrainerStopsAndKeepsTheLastFiniteCheckpoint) {
-  struct Case {
-    const char* trainer;
-    Flags flags;
-    const char* rank;
-  };
-  for (const Case& each : std::vector<Case>{
-           {"single", {}, "rank 0"},
-           {"ddp", {"--nproc=2"}, "rank [01]"},
-           {"fsdp", {"--nproc=2", "--zero=3"}, "rank [01]"},
-           {"pipeline", {"--nproc=2", "--microbatches=2"}, "rank 1"},
-           {"parameter_server", {"--nproc=3"}, "rank [12]"}}) {
-    SCOPED_TRACE(each.trainer);
-    const std::string dir = FreshDir(each.trainer);
-    const Finished run = Diverge(each.trainer, dir, each.flags);
+  for (const Stop& each : kStops) {
+    SCOPED_TRACE(each.name);
+    const std::string dir = FreshDir(each.name);
+    const Finished run = Diverge(each.trainer, dir, each.flags, each.lr);
     EXPECT_EQ(run.code, 1) << run.err;
     EXPECT_THAT(
         run.err,
-        AllOf(ContainsRegex(absl::StrCat(
-                  "the loss of step 2 is (nan|-?inf) on ", each.rank)),
-              HasSubstr("the last finite checkpoint is that of step 1 in " +
-                        dir)));
+        AllOf(ContainsRegex(each.found),
+              HasSubstr(absl::StrCat("the last finite checkpoint is that of "
+                                     "step ",
+                                     each.finite_step, " in ", dir)),
+              Not(HasSubstr("Connection")), Not(HasSubstr("restart 1"))));
     EXPECT_THAT(run.out, Not(HasSubstr("accuracy")));
-    for (const std::string& name : CheckpointsIn(dir))
-      EXPECT_THAT(name, HasSubstr("step_00000001")) << name;
-    EXPECT_FALSE(CheckpointsIn(dir).empty());
+    EXPECT_THAT(
+        CheckpointsIn(dir),
+        AllOf(Not(IsEmpty()),
+              Each(HasSubstr(absl::StrFormat("step_%08d", each.finite_step)))));
+    EXPECT_THAT(WhyLeftOut(dir),
+                ContainsRegex("the training diverged: " + each.found));
   }
 }
 
@@ -113,18 +165,38 @@ TEST(OnNanTest, ParametersAreTestedBeforeEverySave) {
                                   "failed on rank 0: .* not finite"),
                     HasSubstr("there is no finite checkpoint")));
   EXPECT_TRUE(CheckpointsIn(dir).empty());
+  EXPECT_THAT(WhyLeftOut(dir),
+              HasSubstr("the training diverged: the check of the parameters "
+                        "after step 1 failed on rank 0"));
 }
 
 TEST(OnNanTest, ContinueTrainsOnAndSavesNothingThatIsNotFinite) {
-  const std::string dir = FreshDir("continue");
-  const Finished run = Diverge("single", dir, {"--on_nan=continue"});
-  EXPECT_EQ(run.code, 0) << run.err;
-  EXPECT_EQ(LossesOf(dir + "/run.jsonl", 0).size(), 6u);
-  EXPECT_THAT(run.out,
-              AllOf(HasSubstr("warning: the loss of step 2 is "),
-                    HasSubstr("warning: no checkpoint is saved: the check of "
-                              "the parameters after step 6 failed")));
-  EXPECT_THAT(CheckpointsIn(dir), ElementsAre("step_00000001.safetensors"));
+  struct Case {
+    const char* trainer;
+    int ranks;
+    Flags flags;
+  };
+  for (const Case& each :
+       std::vector<Case>{{"single", 1, {}}, {"ddp", 2, {"--nproc=2"}}}) {
+    SCOPED_TRACE(each.trainer);
+    const std::string dir = FreshDir(absl::StrCat("continue_", each.trainer));
+    Flags flags = each.flags;
+    flags.push_back("--on_nan=continue");
+    const Finished run = Diverge(each.trainer, dir, flags);
+    EXPECT_EQ(run.code, 0) << run.err;
+    EXPECT_THAT(run.out,
+                HasSubstr("warning: no checkpoint is saved: the check of the "
+                          "parameters after step 6 failed"));
+    for (int rank = 0; rank < each.ranks; ++rank) {
+      EXPECT_EQ(LossesOf(dir + "/run.jsonl", rank).size(), 6u);
+      EXPECT_THAT(run.out,
+                  ContainsRegex(absl::StrCat("warning: the loss of step 2 is "
+                                             "(nan|-?inf) on rank ",
+                                             rank)));
+    }
+    EXPECT_THAT(CheckpointsIn(dir), ElementsAre("step_00000001.safetensors"));
+    EXPECT_THAT(WhyLeftOut(dir), HasSubstr("the loss of step 2 is "));
+  }
 }
 
 }  // namespace

@@ -17,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "parallel/clock/steady_time.h"
+#include "tests/trained.h"
 #include "tests/trainer_process.h"
 
 namespace rankwise {
@@ -26,12 +27,6 @@ using ::testing::AllOf;
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-std::string FreshDir(const std::string& name) {
-  const std::string dir = TemporaryPath(name);
-  std::filesystem::create_directories(dir);
-  return dir;
-}
 
 // 8 steps an epoch, with a checkpoint every 3.
 std::vector<std::string> Flags(const std::string& dir, int64_t max_steps,

@@ -20,6 +20,7 @@
 #include "absl/time/time.h"
 #include "parallel/clock/steady_time.h"
 #include "parallel/comm/communicator.h"
+#include "parallel/comm/diagnosis/peers.h"
 #include "parallel/launch/comm_flags.h"
 #include "parallel/parameter_server/client.h"
 #include "parallel/parameter_server/server.h"
@@ -175,7 +176,10 @@ absl::Status Serve(const TrainConfig& config, Role& role) {
     return Evaluate(run->objective(), data, worker, epoch);
   };
   const absl::Status trained = run->Train(step, evaluate);
-  if (trained.ok() || absl::IsCancelled(trained)) server.Finish();
+  // Where the training diverged, workers whose connections broke would fail
+  // before this rank has printed the reason.
+  if (trained.ok() || absl::IsCancelled(trained) || absl::IsAborted(trained))
+    server.Finish();
   return trained;
 }
 
@@ -229,9 +233,7 @@ class WorkerSteps {
                                         CountExamples(input.micro_batches)};
     double waited = client_.TakeWaitSeconds();
     if (role_.worker.env.rank == role_.job.slow_rank) SlowDown(start, waited);
-    if (client_.ended()) {
-      return absl::CancelledError("the servers have ended the job");
-    }
+    if (client_.ended()) return EndedByServers();
     if (role_.job.local_steps > 1) {
       input.clock.Begin(Phase::kOptimizer);
       run_.optimizer().Step(input.learning_rate);
@@ -250,6 +252,15 @@ class WorkerSteps {
   }
 
  private:
+  absl::Status EndedByServers() const {
+    const auto store = role_.worker.comm->job().process_group()->getStore();
+    return RestartForbidden(*store)
+               ? absl::AbortedError(
+                     "the servers have ended the job, as the training "
+                     "diverged; their errors give the reason")
+               : absl::CancelledError("the servers have ended the job");
+  }
+
   torch::Tensor ForwardAndBackward(const StepInput& input) {
     torch::Tensor loss;
     for (size_t i = 0; i < input.micro_batches.size(); ++i) {

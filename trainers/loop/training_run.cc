@@ -33,37 +33,7 @@
 namespace rankwise {
 namespace {
 
-// A step that fp16's loss scaling skips changes no parameter, so the loss of a
-// batch that overflows is followed by finite ones in a healthy run.
-constexpr int64_t kNonFiniteStepsUnderFp16 = 20;
-
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
-// Omits the sign of a NaN, which is meaningless.
-std::string NonFiniteText(double value) {
-  return std::isnan(value) ? "nan" : absl::StrFormat("%g", value);
-}
-
-std::string Describe(const NonFinite& found) {
-  return absl::StrFormat("the %s of step %d is %s on rank %d",
-                         found.is_gradient_norm ? "gradients' norm" : "loss",
-                         found.step, NonFiniteText(found.value), found.rank);
-}
-
-// The number of the earliest step, from the first rank that found one in it;
-// the same on all ranks.
-NonFinite FirstOfAllRanks(const NonFinite& mine, Control& control) {
-  NonFinite first;
-  const auto all = control.Gather(
-      {static_cast<double>(mine.step), static_cast<double>(mine.rank),
-       mine.is_gradient_norm ? 1.0 : 0.0, mine.value});
-  for (const std::vector<double>& theirs : all) {
-    const auto step = static_cast<int64_t>(theirs[0]);
-    if (step == 0 || (first.step > 0 && first.step <= step)) continue;
-    first = {step, static_cast<int>(theirs[1]), theirs[2] > 0, theirs[3]};
-  }
-  return first;
-}
 
 int64_t CountElements(const NamedTensors& tensors) {
   int64_t elements = 0;
@@ -136,7 +106,7 @@ absl::Status TrainingRun::Start(const NamedTensors& owned,
     if (!config_.skip_communication) {
       ShareNorm(worker_, *model_, sharded.group, *optimizer_);
     }
-    RETURN_IF_ERROR(PrepareAgreement());
+    ASSIGN_OR_RETURN(divergence_, DivergenceCheck::Create(config_, worker_));
     if (config_.output.memory) {
       Worker metered = worker_;
       if (replicas_ > 1) metered.devices.clear();  // the first is the worker's
@@ -147,27 +117,6 @@ absl::Status TrainingRun::Start(const NamedTensors& owned,
     RETURN_IF_ERROR(OpenCheckpoints(std::move(sharded)));
     return OpenOutputs();
   });
-}
-
-absl::Status TrainingRun::PrepareAgreement() {
-  const Communicator* const comm = worker_.comm;
-  const bool alone = comm == nullptr || comm->world_size() == 1;
-  // Without communication the losses are not those of training.
-  const bool exchanges =
-      alone || (comm->has_peers() && !config_.skip_communication);
-  stops_on_nan_ = config_.on_nan == OnNan::kStop && exchanges;
-  if (!stops_on_nan_ || alone) return absl::OkStatus();
-  agreement_ = MakeGroupControl(comm->process_group());
-  const auto log_every = static_cast<double>(config_.output.log_every);
-  const auto all = agreement_->Gather({log_every});
-  for (size_t rank = 0; rank < all.size(); ++rank) {
-    if (all[rank][0] == log_every) continue;
-    return absl::InvalidArgumentError(absl::StrFormat(
-        "--log_every=%g on rank %d, and %g on rank %d: ranks compare their "
-        "losses when they log them; give all ranks the same --log_every",
-        log_every, worker_.env.rank, all[rank][0], rank));
-  }
-  return absl::OkStatus();
 }
 
 absl::Status TrainingRun::Plan() {
@@ -238,9 +187,8 @@ absl::Status TrainingRun::OpenOutputs() {
     ASSIGN_OR_RETURN(writer_, RecordWriter::Open(config_.output.record_file));
     RETURN_IF_ERROR(writer_->Write(record));
   }
-  log_.emplace(
-      worker_.device, writer_.get(),
-      config_.precision == Precision::kFp16 ? kNonFiniteStepsUnderFp16 : 1);
+  log_.emplace(worker_.device, writer_.get(),
+               NonFiniteStepsToDiverge(config_.precision));
   log_->epoch_sums() = {progress_.epoch_loss, progress_.epoch_examples};
   return absl::OkStatus();
 }
@@ -428,7 +376,7 @@ absl::Status TrainingRun::AfterStep(int64_t step_in_epoch) {
     TellSkippedSteps();
   }
   // Ranks compare losses only where all of them have read theirs.
-  if (shows_loss || agreement_ == nullptr) {
+  if (shows_loss || !divergence_->compares_ranks()) {
     RETURN_IF_ERROR(Guarded(
         absl::StrCat("comparing the losses up to step ", progress_.step),
         [&] { return CheckFinite(); }));
@@ -443,27 +391,25 @@ absl::Status TrainingRun::AfterStep(int64_t step_in_epoch) {
   });
 }
 
-// Checks the losses and norms that have been read. Collective if there are
-// peers.
+// Tests the losses and norms that have been read. Collective if ranks compare.
 absl::Status TrainingRun::CheckFinite() {
-  const NonFinite& mine = log_->first_non_finite();
-  if (!stops_on_nan_) {
-    if (mine.step > 0 && !std::exchange(warned_non_finite_, true)) {
-      console_->SayRank(
-          absl::StrCat("warning: ", Describe(mine),
-                       "; try a smaller --lr or --clip_grad_norm=1"));
-    }
-    return absl::OkStatus();
-  }
-  const NonFinite first =
-      agreement_ == nullptr ? mine : FirstOfAllRanks(mine, *agreement_);
-  return first.step == 0 ? absl::OkStatus() : Diverged(Describe(first));
+  const NonFinite first = divergence_->First(log_->first_non_finite());
+  if (first.step == 0) return absl::OkStatus();
+  if (divergence_->stops()) return Diverged(Describe(first));
+  if (std::exchange(warned_non_finite_, true)) return absl::OkStatus();
+  console_->SayRank(absl::StrCat("warning: ", Describe(first),
+                                 "; try a smaller --lr or --clip_grad_norm=1"));
+  return WriteDivergence(Describe(first));
+}
+
+absl::Status TrainingRun::WriteDivergence(const std::string& cause) {
+  return Write(DivergenceRecord{worker_.env.rank, progress_.step, cause});
 }
 
 // Called by all ranks, with the same text.
 absl::Status TrainingRun::Diverged(const std::string& what) {
-  if (worker_.comm != nullptr && worker_.comm->has_peers())
-    ForbidRestart(*worker_.comm->process_group()->getStore());
+  if (worker_.comm != nullptr && worker_.comm->job().has_peers())
+    ForbidRestart(*worker_.comm->job().process_group()->getStore());
   std::string checkpoint;
   if (checkpoints_.has_value()) {
     RETURN_IF_ERROR(FinishCheckpoints());  // updates complete_step()
@@ -475,6 +421,7 @@ absl::Status TrainingRun::Diverged(const std::string& what) {
             : "there is no finite checkpoint";
     checkpoint += "; ";
   }
+  RETURN_IF_ERROR(WriteDivergence(what));
   return absl::AbortedError(
       absl::StrCat(what, "; ", checkpoint,
                    "try a smaller --lr or --clip_grad_norm=1, or train on with "
@@ -513,7 +460,7 @@ absl::Status TrainingRun::EvaluateEpoch(const EvaluateFunction& evaluate) {
   if (worker_.is_first()) {
     RETURN_IF_ERROR(Write(*result));
   }
-  if (!std::isfinite(result->mean_loss) && stops_on_nan_) {
+  if (!std::isfinite(result->mean_loss) && divergence_->stops()) {
     return Diverged(absl::StrCat("the test loss after epoch ", progress_.epoch,
                                  " is ", NonFiniteText(result->mean_loss)));
   }
@@ -569,8 +516,9 @@ absl::StatusOr<bool> TrainingRun::MaySave() {
     return true;
   }
   const std::string what(finite.message());
-  if (stops_on_nan_) return Diverged(what);
+  if (divergence_->stops()) return Diverged(what);
   console_->Say(absl::StrCat("warning: no checkpoint is saved: ", what));
+  RETURN_IF_ERROR(WriteDivergence(what));
   return false;
 }
 

@@ -14,12 +14,12 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "parallel/comm/control.h"
 #include "parallel/comm/exposed_comm.h"
 #include "records/record.h"
 #include "records/record_writer.h"
 #include "samplers/datasets/dataset.h"
 #include "trainers/loop/config.h"
+#include "trainers/loop/divergence.h"
 #include "trainers/loop/memory_meter.h"
 #include "trainers/loop/model_placement.h"
 #include "trainers/loop/objective.h"
@@ -102,7 +102,6 @@ class TrainingRun {
   absl::Status Guarded(const std::string& attempted,
                        const std::function<absl::Status()>& body);
   void BuildModel(const ModelPlacement& placement);
-  absl::Status PrepareAgreement();
   absl::Status Plan();
   absl::Status OpenCheckpoints(ShardedState sharded);
   absl::Status OpenOutputs();
@@ -117,6 +116,7 @@ class TrainingRun {
   void TellSkippedSteps();
   absl::Status CheckFinite();
   absl::Status Diverged(const std::string& what);
+  absl::Status WriteDivergence(const std::string& cause);
   absl::Status WriteTrace();
   MemoryRecord MeasureMemory();
   absl::Status FinishEpoch(const EvaluateFunction& evaluate);
@@ -160,10 +160,9 @@ class TrainingRun {
   // Of the last checkpoint, written or resumed from; 0: none. It is not written
   // again: a crash between two of its files would leave neither version.
   int64_t saved_step_ = 0;
-  bool warned_non_finite_ = false;  // of a loss or a gradients' norm
-  bool stops_on_nan_ = true;
-  std::unique_ptr<Control> agreement_;  // null without peers
-  int64_t told_skipped_ = 0;            // steps lost to fp16 overflows
+  std::optional<DivergenceCheck> divergence_;  // from Start on
+  bool warned_non_finite_ = false;             // of a loss or a gradients' norm
+  int64_t told_skipped_ = 0;                   // steps lost to fp16 overflows
 };
 
 }  // namespace rankwise
