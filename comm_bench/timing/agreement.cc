@@ -58,7 +58,8 @@ absl::Status AllOk(Control& control, const absl::Status& own,
   const int failed = FirstRankWith(control, !own.ok());
   if (!own.ok() || failed < 0) return own;
   return absl::UnavailableError(
-      absl::StrCat("rank ", failed, " could not ", what, " and says why"));
+      absl::StrCat("rank ", failed, " could not ", what,
+                   "; its own error gives the reason"));
 }
 
 int FirstRankWith(Control& control, bool own) {

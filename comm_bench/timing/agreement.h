@@ -18,8 +18,9 @@ namespace rankwise::comm_bench {
 // on this rank.
 bool AnyStopped(Control& control, const std::atomic<bool>* stop);
 
-// `own`, or, where it is OK but another rank's is not, Unavailable:
-// "rank 1 could not WHAT and says why". So that no rank goes on alone.
+// Returns `own` if it is an error or the status of every rank is OK. Otherwise
+// returns Unavailable, which names the first rank that could not do `what`, so
+// that no rank continues alone.
 absl::Status AllOk(Control& control, const absl::Status& own,
                    const std::string& what);
 

@@ -50,7 +50,8 @@ TEST(AgreementTest, WhatOneRankCannotDoNoRankDoes) {
         AllOk(rank.control,
               bad ? absl::InternalError("no spoon") : absl::OkStatus(), "eat");
     EXPECT_EQ(std::string(all.message()),
-              bad ? "no spoon" : "rank 1 could not eat and says why");
+              bad ? "no spoon"
+                  : "rank 1 could not eat; its own error gives the reason");
   });
 }
 
