@@ -486,12 +486,14 @@ absl::StatusOr<StepModel::Timing> StepModel::Time(const Layout& layout,
   // With weights cast once, micro-batches are not simulated one by one.
   if (!steps.has_value() || CastsOnce(layout))
     return TimeInFull(layout, side, with_link);
-  ASSIGN_OR_RETURN(const Timing first,
-                   TimeInFull(steps->more, side, with_link));
-  steps = Shorten(layout, longest_simulated_, first.period);
+  const int64_t first_more = steps->more.micro_batches;
+  ASSIGN_OR_RETURN(Timing timing, TimeInFull(steps->more, side, with_link));
+  steps = Shorten(layout, longest_simulated_, timing.period);
+  if (steps->more.micro_batches != first_more) {
+    ASSIGN_OR_RETURN(timing, TimeInFull(steps->more, side, with_link));
+  }
   ASSIGN_OR_RETURN(const Timing fewer,
                    TimeInFull(steps->fewer, side, with_link));
-  ASSIGN_OR_RETURN(Timing timing, TimeInFull(steps->more, side, with_link));
   timing.seconds = steps->Extrapolate(fewer.seconds, timing.seconds);
   timing.exposed_dp = steps->Extrapolate(fewer.exposed_dp, timing.exposed_dp);
   return timing;
