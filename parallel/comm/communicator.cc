@@ -451,15 +451,17 @@ absl::Status Communicator::ExplainFailure(absl::string_view attempted,
     failure.collective = parts_->log->Suspect();
     return failure.collective.state != CollectiveReport::State::kInFlight;
   });
+  const bool of_communication = IsOfCommunication(error);
   const bool by_collective =
       failure.collective.state == CollectiveReport::State::kFailed ||
       (failure.collective.state != CollectiveReport::State::kNone &&
-       IsOfCommunication(error));
+       of_communication);
   Heartbeat* const heartbeat = parts_->heartbeat.get();
   if (!by_collective && heartbeat != nullptr) {
     // So that the others name this rank, and not what they then miss from it.
     heartbeat->MarkFailed(failure.attempted);
-  } else if (by_collective && heartbeat == nullptr && runs_on_device()) {
+  } else if (heartbeat == nullptr && runs_on_device() &&
+             (by_collective || of_communication)) {
     parts_->failed = true;  // closing in good order might hang
     parts_->Abort();
   }

@@ -2,7 +2,6 @@
 #include <signal.h>
 
 #include <memory>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -10,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "c10/util/Exception.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "parallel/comm/backends/backends.h"
@@ -67,12 +67,12 @@ TEST_F(AloneOverNcclTest, AllCollectivesGiveTheRightResults) {
   for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kAverage, ReduceOp::kMin,
                             ReduceOp::kMax, ReduceOp::kProduct}) {
     EXPECT_TRUE(comm_->AllReduce(ones_, op).ok());
-    EXPECT_EQ(ones_.sum().item<float>(), 3);
+    EXPECT_EQ(ones_.cpu().sum().item<float>(), 3);
   }
   EXPECT_TRUE(comm_->Broadcast(ones_, 0).ok());
   const auto all = comm_->AllGather(ones_);
   ASSERT_TRUE(all.ok()) << all.status();
-  EXPECT_TRUE((*all)[0].equal(ones_));
+  EXPECT_TRUE((*all)[0].cpu().equal(ones_.cpu()));
   EXPECT_TRUE(comm_->Barrier().ok());
 }
 
@@ -91,13 +91,13 @@ TEST_F(AloneOverNcclTest, ASplitGroupWorks) {
   at::Tensor gathered = at::ones({3}, comm_->device());
   group->process_group()->_allgather_base(gathered, ones_)->wait();
   group->process_group()->_reduce_scatter_base(ones_, gathered)->wait();
-  EXPECT_EQ(ones_.sum().item<float>(), 3);
+  EXPECT_EQ(ones_.cpu().sum().item<float>(), 3);
 }
 
 TEST_F(AloneOverNcclTest, ACollectivesOwnEndIsNotSeenByTheHost) {
   comm_->StartTraffic();
   EXPECT_TRUE(comm_->AllReduce(ones_).ok());
-  EXPECT_EQ(ones_.sum().item<float>(), 3);  // the host waits
+  EXPECT_EQ(ones_.cpu().sum().item<float>(), 3);  // the host waits
   absl::SleepFor(absl::Milliseconds(500));
   const std::vector<CommEvent> events = comm_->TakeTraffic();
   ASSERT_EQ(events.size(), 1u);
@@ -132,8 +132,10 @@ TEST_F(AloneOverNcclTest, ACollectiveIsCapturedInAGraphUnderTheWatchdog) {
 TEST_F(AloneOverNcclTest, AnAbortedCommunicatorEnds) {
   EXPECT_TRUE(comm_->AllReduce(ones_).ok());
   const absl::Status status = comm_->ExplainFailure(
-      "a test", std::runtime_error("NCCL error: unhandled cuda error, NCCL "
-                                   "version 2\nncclUnhandledCudaError: x"));
+      "a test",
+      c10::DistBackendError({__func__, __FILE__, __LINE__},
+                            "NCCL error: unhandled cuda error, NCCL version "
+                            "2\nncclUnhandledCudaError: x"));
   EXPECT_THAT(std::string(status.message()), HasSubstr("a test failed on"));
   EXPECT_FALSE(comm_->AllReduce(ones_).ok());
   comm_.reset();
