@@ -11,6 +11,7 @@
 #include <utility>
 #include <variant>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "records/command_line.h"
@@ -293,6 +294,14 @@ absl::Status RunError(const RunTrace& run, absl::string_view reason) {
   return absl::FailedPreconditionError(absl::StrCat(run.source, ": ", reason));
 }
 
+// As the trainers mark the devices of tests/virtual_gpu.
+bool UsesVirtualGpus(const RunRecord& run) {
+  return std::any_of(run.devices.begin(), run.devices.end(),
+                     [](const std::string& device) {
+                       return absl::StrContains(device, "(virtual)");
+                     });
+}
+
 absl::Status CheckRun(const RunTrace& run) {
   if (run.ranks.empty()) return RunError(run, "the run has no ranks");
   const int64_t world_size = run.ranks[0].run.world_size;
@@ -300,6 +309,11 @@ absl::Status CheckRun(const RunTrace& run) {
     return RunError(
         run, absl::StrCat("the run has the records of ", run.ranks.size(),
                           " of its ", world_size, " ranks"));
+  }
+  if (UsesVirtualGpus(run.ranks[0].run)) {
+    return RunError(run,
+                    "the run is of virtual GPUs, which measure nothing; record "
+                    "it on real ones");
   }
   const std::string diverged = WhyDiverged(run);
   if (!diverged.empty()) return RunError(run, diverged);

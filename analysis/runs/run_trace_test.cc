@@ -226,6 +226,14 @@ TEST(CheckRun, MissingRanksAndStepsAreNamed) {
   EXPECT_THAT(WhyNot(run), HasSubstr("no ranks"));
 }
 
+TEST(CheckRun, VirtualGpusMeasureNothing) {
+  RunTrace run = MakeRun({.world_size = 2});
+  for (RankTrace& rank : run.ranks) rank.run.devices = {"cuda:0"};
+  EXPECT_TRUE(CheckRun(run).ok()) << CheckRun(run);
+  for (RankTrace& rank : run.ranks) rank.run.devices = {"cuda:0 (virtual)"};
+  EXPECT_THAT(WhyNot(run), HasSubstr("virtual GPUs, which measure nothing"));
+}
+
 TEST(CheckRun, ADivergedTrainingIsNamed) {
   const double infinity = std::numeric_limits<double>::infinity();
   RunTrace run = MakeRun({.world_size = 2});

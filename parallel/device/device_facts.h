@@ -26,6 +26,10 @@ int VisibleGpus();
 // (CUDA_VISIBLE_DEVICES=-1 may hide them)"; "" where there are some.
 std::string WhyNoGpu();
 
+// The name of the devices of tests/virtual_gpu, which compute next to nothing
+// and whose times mean nothing.
+inline constexpr char kVirtualGpuName[] = "virtual GPU";
+
 struct GpuFacts {
   std::string name;          // "NVIDIA H200"
   std::string uuid;          // "GPU-...": the same in every process

@@ -4,6 +4,7 @@
 #include <torch/version.h>
 
 #include "absl/algorithm/container.h"
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "parallel/device/device_facts.h"
 #include "parallel/launch/cores.h"
@@ -38,6 +39,14 @@ void SetHosts(const RunningRank& rank, RunRecord* run) {
   run->ranks_on_host = absl::c_count(hosts, hosts[rank.env.rank]);
 }
 
+// "cuda:0", and whether it is virtual: analysis refuses such runs.
+std::string DeviceText(const c10::Device& device) {
+  if (!device.is_cuda()) return device.str();
+  const absl::StatusOr<GpuFacts> gpu = DescribeGpu(device.index());
+  const bool is_virtual = gpu.ok() && gpu->name == kVirtualGpuName;
+  return absl::StrCat(device.str(), is_virtual ? " (virtual)" : "");
+}
+
 }  // namespace
 
 absl::StatusOr<RunRecord> DescribeRun(const RunningRank& rank) {
@@ -57,7 +66,7 @@ absl::StatusOr<RunRecord> DescribeRun(const RunningRank& rank) {
   run.host.cores = CoresOfLocalRanks(rank.env);
   SetHosts(rank, &run);
   for (const c10::Device& device : rank.devices)
-    run.devices.push_back(device.str());
+    run.devices.push_back(DeviceText(device));
   run.threads_per_rank = rank.threads;
   const BuildFacts facts = ThisBuild();
   run.versions = {.torch = TORCH_VERSION,
