@@ -27,10 +27,10 @@ TEST(DeviceGraphTest, ReplaysWhatWasRecorded) {
   ASSERT_TRUE(captured.ok()) << captured;
   EXPECT_FALSE(IsCapturing(kGpu));
   (*graph)->Replay();
-  EXPECT_EQ(output.sum().item<float>(), 12);
+  EXPECT_EQ(output.cpu().sum().item<float>(), 12);
   input.fill_(2);
   (*graph)->Replay();
-  EXPECT_EQ(output.sum().item<float>(), 24);
+  EXPECT_EQ(output.cpu().sum().item<float>(), 24);
 }
 
 TEST(DeviceGraphTest, SaysWhatCannotBeRecorded) {
@@ -44,7 +44,7 @@ TEST(DeviceGraphTest, SaysWhatCannotBeRecorded) {
     return absl::OkStatus();
   });
   EXPECT_EQ(captured.code(), absl::StatusCode::kFailedPrecondition) << captured;
-  EXPECT_EQ(input.sum().item<float>(), 4) << "the device still works";
+  EXPECT_EQ(input.cpu().sum().item<float>(), 4) << "the device still works";
 }
 
 int64_t AllocatedBytes() {
@@ -89,7 +89,7 @@ TEST(DeviceGraphTest, AFailedRecordingLeavesNoMemoryBehind) {
   });
   ASSERT_TRUE(captured.ok()) << captured;
   (*graph)->Replay();
-  EXPECT_EQ(output.sum().item<float>(), 12);
+  EXPECT_EQ(output.cpu().sum().item<float>(), 12);
 }
 
 }  // namespace

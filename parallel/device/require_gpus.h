@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "parallel/device/device_facts.h"
 
@@ -15,6 +16,14 @@ inline std::string WhyNotOn(int gpus) {
   if (VisibleGpus() >= gpus) return "";
   if (VisibleGpus() == 0) return absl::StrCat("needs a GPU: ", WhyNoGpu());
   return absl::StrCat("needs ", gpus, " GPUs; ", VisibleGpus(), " visible");
+}
+
+// False for virtual GPUs (tests/virtual_gpu), whose kernels compute next to
+// nothing: on them a test looks at what is launched, copied and waited for, and
+// compares no values.
+inline bool GpusCompute() {
+  const absl::StatusOr<GpuFacts> gpu = DescribeGpu(0);
+  return !gpu.ok() || gpu->name != kVirtualGpuName;
 }
 
 }  // namespace rankwise

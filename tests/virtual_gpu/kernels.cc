@@ -1,0 +1,375 @@
+// Kernels: known by the names under which they are registered. Most compute
+// nothing; those of ATen that fill, add and scale contiguous tensors and our
+// own (comm_bench/cuda/kernels.cu) have host versions. Of ATen's elementwise
+// kernels the arguments are known, and with them the memory that they use.
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "tests/virtual_gpu/counters.h"
+#include "tests/virtual_gpu/devices.h"
+#include "tests/virtual_gpu/streams.h"
+
+namespace gpu = rankwise::virtual_gpu;
+
+namespace {
+
+constexpr double kKernelSeconds = 5e-6;
+constexpr double kBytesPerSecond = 2.5e12;
+constexpr double kBytesOfValue = 4;
+
+struct Registry {
+  std::mutex mutex;
+  std::map<const void*, std::string> names;  // mangled, by host function
+};
+
+Registry& TheRegistry() {
+  static Registry& registry = *new Registry;
+  return registry;
+}
+
+const std::string& NameOf(const void* function) {
+  static const std::string& unknown = *new std::string("kernel");
+  Registry& registry = TheRegistry();
+  const std::lock_guard lock(registry.mutex);
+  const auto found = registry.names.find(function);
+  return found == registry.names.end() ? unknown : found->second;
+}
+
+bool Contains(const std::string& text, const char* part) {
+  return text.find(part) != std::string::npos;
+}
+
+template <typename Value>
+Value Argument(void** arguments, int index) {
+  Value value;
+  std::memcpy(&value, arguments[index], sizeof(value));
+  return value;
+}
+
+// An elementwise kernel of ATen over contiguous tensors: arguments are the
+// number of elements, the functor, and the tensors' addresses, outputs first.
+struct Elementwise {
+  int64_t count = 0;
+  std::vector<char*> tensors;
+};
+
+// One over tensors of any strides: its arguments are the number of elements and
+// a lambda that holds an OffsetCalculator (25 dimensions, each with a divisor
+// of 12 bytes and a stride of 4 for each tensor) and then the tensors'
+// addresses. Empty if they are not where that says.
+std::vector<char*> ReadStrided(const std::string& name, void** arguments) {
+  if (!Contains(name, "18elementwise_kernel")) return {};
+  constexpr size_t kMostTensors = 4, kPointer = sizeof(char*);
+  for (size_t count = 1; count <= kMostTensors; ++count) {
+    const size_t calculator = 4 + 25 * (12 + 4 * count);
+    const size_t offset = (calculator + kPointer - 1) / kPointer * kPointer;
+    std::vector<char*> tensors(count);
+    std::memcpy(tensors.data(), static_cast<char*>(arguments[1]) + offset,
+                count * kPointer);
+    if (std::all_of(tensors.begin(), tensors.end(), [](const char* tensor) {
+          return gpu::IsAllocated(tensor, 1);
+        }))
+      return tensors;
+  }
+  return {};
+}
+
+Elementwise ReadElementwise(const std::string& name, void** arguments) {
+  Elementwise kernel;
+  if (!Contains(name, "vectorized_elementwise_kernel") &&
+      !Contains(name, "unrolled_elementwise_kernel"))
+    return kernel;
+  constexpr char kTensors[] = "St5arrayIPcLm";
+  const size_t at = name.rfind(kTensors);
+  if (at == std::string::npos) return kernel;
+  const int tensors = std::atoi(name.c_str() + at + sizeof(kTensors) - 1);
+  kernel.count = Argument<int>(arguments, 0);
+  kernel.tensors.resize(static_cast<size_t>(tensors));
+  std::memcpy(kernel.tensors.data(), arguments[2],
+              sizeof(char*) * kernel.tensors.size());
+  return kernel;
+}
+
+// The size of the type that follows `functor` in a mangled name, 0 if it is
+// none of these.
+size_t BytesOfElement(const std::string& name, const std::string& functor) {
+  const size_t at = name.find(functor);
+  if (at == std::string::npos) return 0;
+  const std::string type = name.substr(at + functor.size(), 3);
+  switch (type[0]) {
+    case 'b':
+    case 'a':
+    case 'h':
+      return 1;
+    case 's':
+    case 't':
+      return 2;
+    case 'f':
+    case 'i':
+    case 'j':
+      return 4;
+    case 'd':
+    case 'l':
+    case 'm':
+      return 8;
+    case 'N':
+      return 2;  // c10::Half, c10::BFloat16
+    default:
+      return 0;
+  }
+}
+
+using Work = std::function<void()>;
+
+template <typename Value>
+Work FillWith(const Elementwise& kernel, const void* functor) {
+  Value value;
+  std::memcpy(&value, functor, sizeof(value));
+  return [=] {
+    auto* const to = reinterpret_cast<Value*>(gpu::Contents(kernel.tensors[0]));
+    std::fill(to, to + kernel.count, value);
+  };
+}
+
+Work Fill(const Elementwise& kernel, size_t bytes, const void* functor) {
+  switch (bytes) {
+    case 1:
+      return FillWith<uint8_t>(kernel, functor);
+    case 2:
+      return FillWith<uint16_t>(kernel, functor);
+    case 4:
+      return FillWith<uint32_t>(kernel, functor);
+    case 8:
+      return FillWith<uint64_t>(kernel, functor);
+    default:
+      return {};
+  }
+}
+
+template <typename Value, typename Function>
+Work OnValues(const Elementwise& kernel, Function function) {
+  return [=] {
+    auto* const to = reinterpret_cast<Value*>(gpu::Contents(kernel.tensors[0]));
+    const auto* const a =
+        reinterpret_cast<Value*>(gpu::Contents(kernel.tensors[1]));
+    const auto* const b =
+        reinterpret_cast<Value*>(gpu::Contents(kernel.tensors.back()));
+    for (int64_t i = 0; i < kernel.count; ++i) to[i] = function(a[i], b[i]);
+  };
+}
+
+// a + factor * b, of tensors or of one and a number.
+template <typename Value>
+Work Add(const std::string& name, const Elementwise& kernel,
+         const void* functor, const std::string& type) {
+  Value number;
+  std::memcpy(&number, functor, sizeof(number));
+  if (Contains(name, ("CUDAFunctorOnSelf_addI" + type + "E").c_str()))
+    return OnValues<Value>(kernel, [=](Value a, Value) { return a + number; });
+  if (Contains(name, ("CUDAFunctor_addI" + type + "E").c_str()))
+    return OnValues<Value>(kernel,
+                           [=](Value a, Value b) { return a + number * b; });
+  return {};
+}
+
+// Null for kernels that compute nothing here.
+Work HostVersion(const std::string& name, const Elementwise& kernel,
+                 void** arguments) {
+  if (Contains(name, "WithCast") && !Contains(name, "WithoutCast")) return {};
+  const void* const functor = arguments[1];
+  if (Contains(name, "FillFunctorI"))
+    return Fill(kernel, BytesOfElement(name, "FillFunctorI"), functor);
+  if (Work add = Add<float>(name, kernel, functor, "f")) return add;
+  if (Work add = Add<double>(name, kernel, functor, "d")) return add;
+  if (Work add = Add<int64_t>(name, kernel, functor, "l")) return add;
+  if (Contains(name, "UnaryFunctorIfffNS0_15binary_internal10MulFunctor")) {
+    float factor;  // after the empty functor
+    std::memcpy(&factor, static_cast<const char*>(functor) + sizeof(float),
+                sizeof(factor));
+    return OnValues<float>(kernel, [=](float a, float) { return a * factor; });
+  }
+  return {};
+}
+
+// Our own.
+bool Ours(const std::string& name, void** arguments, gpu::Operation& launch) {
+  if (!Contains(name, "rankwise5micro")) return false;
+  if (Contains(name, "4Copy")) {
+    const auto* const from = Argument<const char*>(arguments, 0);
+    auto* const to = Argument<char*>(arguments, 1);
+    const auto bytes = static_cast<size_t>(Argument<int64_t>(arguments, 2));
+    launch.accesses = {{from, bytes, false}, {to, bytes, true}};
+    launch.run = [=] {
+      std::memmove(gpu::Contents(to), gpu::Contents(from), bytes);
+    };
+  } else if (Contains(name, "11SumToBlocks")) {
+    const auto* const from = Argument<const char*>(arguments, 0);
+    const auto count = Argument<int64_t>(arguments, 1);
+    auto* const scratch = Argument<float*>(arguments, 2);
+    const bool half_width = Contains(name, "SumToBlocksIt");
+    launch.run = [=] {
+      double sum = 0;
+      const char* const values = gpu::Contents(from);
+      for (int64_t i = 0; i < count; ++i) {
+        uint32_t bits = 0;
+        if (half_width) {
+          std::memcpy(reinterpret_cast<char*>(&bits) + 2, values + 2 * i, 2);
+        } else {
+          std::memcpy(&bits, values + 4 * i, 4);
+        }
+        float value;
+        std::memcpy(&value, &bits, 4);
+        sum += static_cast<double>(value);
+      }
+      // The first block's; the others' stay zero.
+      *reinterpret_cast<float*>(gpu::Contents(scratch)) =
+          static_cast<float>(sum);
+    };
+  } else if (Contains(name, "12SumBlockSums")) {
+    const auto* const scratch = Argument<float*>(arguments, 0);
+    auto* const sum = Argument<float*>(arguments, 2);
+    launch.run = [=] {
+      std::memcpy(gpu::Contents(sum), gpu::Contents(scratch), sizeof(float));
+    };
+  } else if (Contains(name, "4Hold")) {
+    constexpr double kHertz = 1.98e9;
+    launch.seconds =
+        static_cast<double>(Argument<int64_t>(arguments, 0)) / kHertz;
+  } else if (Contains(name, "4Tick")) {
+    auto* const count = Argument<int32_t*>(arguments, 0);
+    launch.run = [=] {
+      if (count != nullptr) ++*reinterpret_cast<int32_t*>(gpu::Contents(count));
+    };
+  }
+  return true;
+}
+
+cudaError_t LaunchKernel(const void* function, void** arguments,
+                         cudaStream_t stream) {
+  ++gpu::Counts().launches;
+  const std::string& name = NameOf(function);
+  if (gpu::DeviceOf(gpu::StreamOf(stream)) != gpu::CurrentDevice())
+    return cudaErrorInvalidResourceHandle;
+  gpu::Operation launch;
+  launch.name = name.c_str();
+  launch.seconds = kKernelSeconds;
+  if (!Ours(name, arguments, launch)) {
+    const Elementwise kernel = ReadElementwise(name, arguments);
+    // At least a byte an element: enough to see who uses what.
+    for (size_t i = 0; i < kernel.tensors.size(); ++i) {
+      launch.accesses.push_back(
+          {kernel.tensors[i], static_cast<size_t>(kernel.count), i == 0});
+    }
+    const std::vector<char*> strided = ReadStrided(name, arguments);
+    for (size_t i = 0; i < strided.size(); ++i)
+      launch.accesses.push_back({strided[i], 1, i == 0});
+    if (!kernel.tensors.empty())
+      launch.run = HostVersion(name, kernel, arguments);
+    launch.seconds += static_cast<double>(kernel.count) *
+                      static_cast<double>(kernel.tensors.size()) *
+                      kBytesOfValue / kBytesPerSecond;
+  }
+  return gpu::Enqueue(stream, std::move(launch));
+}
+
+struct CallConfiguration {
+  dim3 grid, block;
+  size_t shared_bytes = 0;
+  cudaStream_t stream = nullptr;
+};
+thread_local CallConfiguration configuration;
+
+}  // namespace
+
+extern "C" {
+
+void** __cudaRegisterFatBinary(void*) {
+  static void* handle = nullptr;
+  return &handle;
+}
+void __cudaRegisterFatBinaryEnd(void**) {}
+void __cudaUnregisterFatBinary(void**) {}
+char __cudaInitModule(void**) { return 1; }
+void __cudaRegisterVar(void**, char*, char*, const char*, int, size_t, int,
+                       int) {}
+
+void __cudaRegisterFunction(void**, const char* host_function, char*,
+                            const char* name, int, void*, void*, void*, void*,
+                            int*) {
+  Registry& registry = TheRegistry();
+  const std::lock_guard lock(registry.mutex);
+  registry.names[host_function] = name;
+}
+
+unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared_bytes,
+                                     void* stream) {
+  configuration = {grid, block, shared_bytes,
+                   static_cast<cudaStream_t>(stream)};
+  return 0;
+}
+cudaError_t __cudaPopCallConfiguration(dim3* grid, dim3* block,
+                                       size_t* shared_bytes, void* stream) {
+  *grid = configuration.grid;
+  *block = configuration.block;
+  *shared_bytes = configuration.shared_bytes;
+  *static_cast<cudaStream_t*>(stream) = configuration.stream;
+  return cudaSuccess;
+}
+
+cudaError_t __cudaGetKernel(cudaKernel_t* kernel, const void* function) {
+  *kernel = reinterpret_cast<cudaKernel_t>(const_cast<void*>(function));
+  return cudaSuccess;
+}
+
+cudaError_t cudaLaunchKernel(const void* function, dim3, dim3, void** arguments,
+                             size_t, cudaStream_t stream) {
+  return gpu::Fail(LaunchKernel(function, arguments, stream));
+}
+cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3, dim3,
+                               void** arguments, size_t, cudaStream_t stream) {
+  return gpu::Fail(LaunchKernel(kernel, arguments, stream));
+}
+cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* launch,
+                                const void* function, void** arguments) {
+  return gpu::Fail(LaunchKernel(function, arguments, launch->stream));
+}
+cudaError_t cudaLaunchCooperativeKernel(const void* function, dim3, dim3,
+                                        void** arguments, size_t,
+                                        cudaStream_t stream) {
+  return gpu::Fail(LaunchKernel(function, arguments, stream));
+}
+
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void*) {
+  *attributes = {};
+  attributes->maxThreadsPerBlock = 1024;
+  attributes->numRegs = 32;
+  attributes->binaryVersion = attributes->ptxVersion = 90;
+  return cudaSuccess;
+}
+cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute, int) {
+  return cudaSuccess;
+}
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks,
+                                                                   const void*,
+                                                                   int, size_t,
+                                                                   unsigned) {
+  *blocks = 2;
+  return cudaSuccess;
+}
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks,
+                                                          const void*, int,
+                                                          size_t) {
+  *blocks = 2;
+  return cudaSuccess;
+}
+
+}  // extern "C"
