@@ -3,6 +3,7 @@
 // own (comm_bench/cuda/kernels.cu) have host versions. Of ATen's elementwise
 // kernels the arguments are known, and with them the memory that they use.
 #include <cuda_runtime_api.h>
+#include <cxxabi.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -42,6 +43,28 @@ const std::string& NameOf(const void* function) {
   const std::lock_guard lock(registry.mutex);
   const auto found = registry.names.find(function);
   return found == registry.names.end() ? unknown : found->second;
+}
+
+// "at::native::vectorized_elementwise_kernel", for messages; lives for ever.
+const char* ReadableName(const std::string& mangled) {
+  static std::map<const std::string*, std::string>& readable =
+      *new std::map<const std::string*, std::string>;
+  Registry& registry = TheRegistry();
+  const std::lock_guard lock(registry.mutex);
+  std::string& name = readable[&mangled];
+  if (name.empty()) {
+    int status = 0;
+    char* const whole =
+        abi::__cxa_demangle(mangled.c_str(), nullptr, nullptr, &status);
+    name = status == 0 ? whole : mangled;
+    std::free(whole);
+    if (name.rfind("void ", 0) == 0) name.erase(0, 5);
+    const std::string unnamed = "(anonymous namespace)::";
+    for (size_t at; (at = name.find(unnamed)) != std::string::npos;)
+      name.erase(at, unnamed.size());
+    name.erase(std::min(name.find_first_of("<("), name.size()));
+  }
+  return name.c_str();
 }
 
 bool Contains(const std::string& text, const char* part) {
@@ -260,7 +283,7 @@ cudaError_t LaunchKernel(const void* function, void** arguments,
   if (gpu::DeviceOf(gpu::StreamOf(stream)) != gpu::CurrentDevice())
     return cudaErrorInvalidResourceHandle;
   gpu::Operation launch;
-  launch.name = name.c_str();
+  launch.name = ReadableName(name);
   launch.seconds = kKernelSeconds;
   if (!Ours(name, arguments, launch)) {
     const Elementwise kernel = ReadElementwise(name, arguments);

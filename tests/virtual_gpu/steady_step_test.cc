@@ -87,8 +87,8 @@ TEST(SteadyStepTest, AsksTheDeviceForWhatTheDocumentSays) {
       const double a_step = (many[i] - few[i]) / kSteps;
       if (counter == "waits") {
         EXPECT_LE(a_step, row.counts[i]) << counter;
-      } else if (counter == "events") {  // some are of polling threads
-        EXPECT_NEAR(a_step, row.counts[i], 2 + 0.1 * row.counts[i]) << counter;
+      } else if (counter == "events") {  // made anew where none is free yet
+        EXPECT_LE(a_step, 10 + 2 * row.counts[i]) << counter;
       } else {
         EXPECT_NEAR(a_step, row.counts[i], 0.5) << counter;
       }
