@@ -61,6 +61,10 @@ void ParameterClient::Timed(std::vector<WorkPtr>& works) {
 void ParameterClient::AwaitReply(Server& server) {
   Timed(server.headers);
   while (ReplyFrom(server.header).waiting) {
+    for (size_t i = 0; i < servers_.size(); ++i) {
+      if (&servers_[i] != &server && !servers_[i].reply.ending)
+        Ask(static_cast<int>(i), {.kind = Request::kWaiting});
+    }
     server.link.Receive(server.header, kHeaderTag, server.headers);
     Timed(server.headers);
   }
@@ -82,8 +86,15 @@ void ParameterClient::Await(size_t bucket) {
   }
 }
 
+// A server that is ending has received all that it needs.
 void ParameterClient::FinishSends() {
-  for (Server& server : servers_) Timed(server.sends);
+  for (Server& server : servers_) {
+    if (server.reply.ending) {
+      server.sends.clear();
+    } else {
+      Timed(server.sends);
+    }
+  }
 }
 
 void ParameterClient::CountStep(const Push& step) {

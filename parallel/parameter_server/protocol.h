@@ -42,8 +42,10 @@ absl::StatusOr<Consistency> ParseConsistency(const std::string& text);
 // A round of a worker is one push, counted from 1 in every run. A shard's
 // version is the number of updates that it has had in the run.
 struct Request {
-  // kStep: a step without a push.
-  enum Kind : int64_t { kPull, kPush, kStep, kDone };
+  // kStep: a step without a push. kWaiting: another server has the worker wait;
+  // sent several times per collective timeout, so that this does not look like
+  // a dead worker.
+  enum Kind : int64_t { kPull, kPush, kStep, kDone, kWaiting };
   int64_t kind = kPull;
   int64_t round = 0;
   // Of the parameters that the gradient was computed from.

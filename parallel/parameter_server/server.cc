@@ -89,6 +89,7 @@ void ParameterServer::Answer(Peer& peer) {
       peer.link.Receive(header, kHeaderTag, works);
       WaitFor(works);
       const Request request = RequestFrom(header);
+      if (request.kind == Request::kWaiting) continue;
       if (request.kind == Request::kStep) {
         const std::lock_guard lock(mutex_);
         NoteStep(peer, request);

@@ -71,11 +71,13 @@ void OnRanksOf(int world_size, const ParameterServerConfig& config,
 
 // Runs servers that apply plain SGD until `steps` are done, and workers that
 // run `body`, which also leaves the job. `on_lost` is called on the first
-// server when it has lost a worker.
+// server when it has lost a worker, `before_step` on every server.
 Seen RunJob(
     int servers, int workers, const ParameterServerConfig& config,
     int64_t steps, const WorkerBody& body,
-    const std::function<void()>& on_lost = [] {}) {
+    const std::function<void()>& on_lost = [] {},
+    const std::function<void(int server, int64_t step)>& before_step =
+        [](int, int64_t) {}) {
   Seen seen;
   OnRanksOf(servers + workers, config, [&](Communicator& comm) {
     auto ranks = ConnectServers(comm, servers);
@@ -109,6 +111,7 @@ Seen RunJob(
         {});
     for (int64_t step = 1; step <= steps; ++step) {
       ServedStep served;
+      before_step(comm.rank(), step);
       const std::string error = ErrorOf([&] { served = server.FinishStep(); });
       if (!first) continue;
       seen.steps.push_back(served);
@@ -430,6 +433,23 @@ TEST(ParameterServerTest, AWorkerThatWaitsHearsFromItsServers) {
     const at::Tensor target = Target(start[i].tensor, 1);
     EXPECT_TRUE(seen.parameters[i].tensor.allclose(
         target + (start[i].tensor - target) * (1 - kRate)));
+  }
+}
+
+// One server has the worker wait longer than the timeout; the other has
+// answered, and waits for its next push.
+TEST(ParameterServerTest, AWorkerThatOneServerHoldsUpIsNotLostToTheOther) {
+  ParameterServerConfig config = Config("bsp");
+  config.collective_timeout = absl::Seconds(2);
+  for (const int slow : {0, 1}) {
+    const Seen seen = RunJob(
+        2, 1, config, /*steps=*/2, Steps(2), /*on_lost=*/[] {},
+        [slow](int server, int64_t step) {
+          if (server == slow && step == 1)
+            std::this_thread::sleep_for(std::chrono::seconds(3));
+        });
+    EXPECT_EQ(seen.error, "") << "server " << slow << " is slow";
+    EXPECT_EQ(Count(seen), 2) << "server " << slow << " is slow";
   }
 }
 
