@@ -385,6 +385,25 @@ TEST(ParameterServerTest, ADeadServerEndsTheJobIsNamedAndResumes) {
   EXPECT_EQ(LossesOf(dir + "/run.jsonl", 3), Undisturbed(done + 5));
 }
 
+// Rank 1 fails while the slow rank 2 has not yet come to wait for the server.
+TEST(ParameterServerTest, AStoppedServerEndsTheJobWithTheFirstWorkerThatFails) {
+  auto run = StartTrainer(
+      "parameter_server",
+      Small({"--nproc=3", "--consistency=async", "--model=mlp", "--width=1280",
+             "--train_size=100000", "--epochs=1", "--eval=false",
+             "--slow_worker=2:40", "--collective_timeout=8s"}));
+  ASSERT_TRUE(run->AwaitOutput("  step ", 2)) << run->Stderr();
+  const std::vector<pid_t> ranks = ChildrenOf(run->pid());
+  ASSERT_EQ(ranks.size(), 3u);
+  ASSERT_EQ(kill(ranks[0], SIGSTOP), 0);
+  EXPECT_EQ(run->Wait(), 1) << run->Stderr();
+  EXPECT_TRUE(AllGone(ranks));
+  EXPECT_THAT(run->Stderr(),
+              AllOf(ContainsRegex("\\[launcher\\] rank 0 [(]process [0-9]+[)] "
+                                  "is the cause: rank [12] "),
+                    Not(HasSubstr("the job continues without it"))));
+}
+
 TEST(ParameterServerTest, AJobThatIsPreemptedSavesAndGoesOn) {
   const std::string dir = FreshDir("preempted");
   auto run = StartTrainer("parameter_server", Saving(dir, 100000));

@@ -94,8 +94,9 @@ class Launcher {
   void ReapChildren();
   void NoteStops(Child& child);
   void NoteEnd(Child& child, int wait_status);
-  bool CanDoWithout(const Child& child, int exit_code) const;
+  bool CanDoWithout(const Child& child, int exit_code);
   std::optional<Blame> CauseOf(const Child& child);
+  bool BlamesStoppedNeeded(const Child& child);
   void ReportFailure(Child& ended, const std::string& how);
   void EnforceDeadlines();
   void SignalAll(int signal);
@@ -422,11 +423,19 @@ void Launcher::NoteEnd(Child& child, int wait_status) {
   kill_ = Deadline(config_.grace * 0.8);
 }
 
+// Of a rank that failed because a needed one is stopped, the others will soon
+// fail as well.
+bool Launcher::BlamesStoppedNeeded(const Child& child) {
+  const std::optional<Blame> cause = CauseOf(child);
+  return cause.has_value() && cause->rank < config_.needed_ranks &&
+         children_[cause->rank].stopped.has_value();
+}
+
 // Not when the job is already ending.
-bool Launcher::CanDoWithout(const Child& child, int exit_code) const {
+bool Launcher::CanDoWithout(const Child& child, int exit_code) {
   if (config_.needed_ranks == 0 || child.rank < config_.needed_ranks ||
       exit_code == kBadUsage || told_to_end_ || exit_code_.has_value() ||
-      WorkIsLost()) {
+      WorkIsLost() || BlamesStoppedNeeded(child)) {
     return false;
   }
   try {
