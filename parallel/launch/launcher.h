@@ -54,9 +54,9 @@ struct LaunchConfig {
 // the launcher is killed.
 //
 // If a rank fails that the job does not need (needed_ranks), the launcher only
-// logs it; the other ranks determine the exit code. A rank that stays
-// stopped when all others have ended (stop_limit) is killed, and counts as
-// failed.
+// logs it, unless it failed because a needed rank is stopped; the other ranks
+// determine the exit code. A rank that stays stopped when all others have ended
+// (stop_limit) is killed, and counts as failed.
 //
 // If a rank fails and the launcher was not told to end, all ranks are
 // restarted, up to `max_restarts` times. TORCHELASTIC_RESTART_COUNT is set as
