@@ -216,6 +216,14 @@ absl::StatusOr<std::vector<RunTrace>> LoadFile(const std::string& path) {
   return runs;
 }
 
+// As the trainers mark the devices of tests/virtual_gpu.
+bool UsesVirtualGpus(const RunRecord& run) {
+  return std::any_of(run.devices.begin(), run.devices.end(),
+                     [](const std::string& device) {
+                       return absl::StrContains(device, "(virtual)");
+                     });
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<std::string>> RecordFilesIn(
@@ -292,14 +300,6 @@ std::vector<std::string> TornLines(absl::Span<const RunTrace> runs) {
 
 absl::Status RunError(const RunTrace& run, absl::string_view reason) {
   return absl::FailedPreconditionError(absl::StrCat(run.source, ": ", reason));
-}
-
-// As the trainers mark the devices of tests/virtual_gpu.
-bool UsesVirtualGpus(const RunRecord& run) {
-  return std::any_of(run.devices.begin(), run.devices.end(),
-                     [](const std::string& device) {
-                       return absl::StrContains(device, "(virtual)");
-                     });
 }
 
 absl::Status CheckRun(const RunTrace& run) {

@@ -33,7 +33,7 @@ class TrafficMatrix {
 
  private:
   int world_size_ = 0;
-  // Of each rank; a single row is every rank's.
+  // The row of each rank; a single row applies to every rank.
   std::vector<std::vector<double>> weights_;
 };
 

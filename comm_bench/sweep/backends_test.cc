@@ -134,8 +134,8 @@ TEST(BackendsTest, GlooDoesWhatIsPlanned) { OnRanksOf("gloo", 2); }
 
 TEST(BackendsTest, SharedMemoryDoesWhatIsPlanned) { OnRanksOf("shm", 2); }
 
-// Alone: ranks of MPI are processes. comm_bench_mpi_test runs what is planned
-// on several.
+// With one rank, as ranks of MPI are processes; comm_bench_mpi_test runs the
+// same plans on several.
 TEST(BackendsTest, MpiDoesWhatIsPlanned) {
   const std::string why_not = WhyNoMpi();
   if (!why_not.empty()) GTEST_SKIP() << why_not;
@@ -187,7 +187,8 @@ TEST(BackendsTest, NcclIsPlannedToDoWhatGlooDoes) {
   }
 }
 
-// "all" leaves out what is refused by name, and says so for each.
+// "all" leaves out exactly the values that are refused by name, with a note for
+// each.
 TEST(BackendsTest, AllIsEverythingThatIsAcceptedByName) {
   for (const std::string backend : {"gloo", "shm", "mpi", "fake", "nccl"}) {
     const Job job = {.world_size = 2, .backend = backend};

@@ -56,8 +56,8 @@ struct Plan {
   std::vector<int64_t> units = {};
 };
 
-// Ranks that are threads of this process: a row of so many takes some 30 s and
-// 2 GB on two cores.
+// The most ranks that run as threads of this process: one row of 10,000 takes
+// about 30 s and 2 GB on two cores.
 inline constexpr int kMostPretendedRanks = 10'000;
 
 // Whether one process stands for all ranks of this backend (backends.h); false

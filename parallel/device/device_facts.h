@@ -46,6 +46,12 @@ struct GpuFacts {
 // NotFound for an index that is not visible, with how many are.
 absl::StatusOr<GpuFacts> DescribeGpu(int index);
 
+// False for an index that is not visible.
+inline bool IsVirtualGpu(int index) {
+  const absl::StatusOr<GpuFacts> gpu = DescribeGpu(index);
+  return gpu.ok() && gpu->name == kVirtualGpuName;
+}
+
 }  // namespace rankwise
 
 #endif  // RANKWISE_PARALLEL_DEVICE_DEVICE_FACTS_H_

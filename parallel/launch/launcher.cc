@@ -423,8 +423,8 @@ void Launcher::NoteEnd(Child& child, int wait_status) {
   kill_ = Deadline(config_.grace * 0.8);
 }
 
-// Of a rank that failed because a needed one is stopped, the others will soon
-// fail as well.
+// Whether the rank failed because a needed rank is stopped: the other ranks
+// will soon fail for the same reason.
 bool Launcher::BlamesStoppedNeeded(const Child& child) {
   const std::optional<Blame> cause = CauseOf(child);
   return cause.has_value() && cause->rank < config_.needed_ranks &&

@@ -41,9 +41,7 @@ void SetHosts(const RunningRank& rank, RunRecord* run) {
 
 // "cuda:0", and whether it is virtual: analysis refuses such runs.
 std::string DeviceText(const c10::Device& device) {
-  if (!device.is_cuda()) return device.str();
-  const absl::StatusOr<GpuFacts> gpu = DescribeGpu(device.index());
-  const bool is_virtual = gpu.ok() && gpu->name == kVirtualGpuName;
+  const bool is_virtual = device.is_cuda() && IsVirtualGpu(device.index());
   return absl::StrCat(device.str(), is_virtual ? " (virtual)" : "");
 }
 

@@ -1,7 +1,8 @@
 // Follows LibTorch's caching allocator: a tensor's memory is zero when it is
-// allocated, in the order of the stream that it is allocated on. So what no
-// kernel computes is zero, not what an earlier tensor left, and memory that
-// another stream may still use is seen the moment it is given out again.
+// allocated, in the order of the stream that it is allocated on. A tensor that
+// no kernel computes is therefore zero instead of holding an earlier tensor's
+// values, and reusing memory that another stream may still use is reported at
+// the moment of the allocation.
 #include "tests/virtual_gpu/allocations.h"
 
 #include <dlfcn.h>

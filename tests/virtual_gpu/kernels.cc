@@ -280,7 +280,7 @@ cudaError_t LaunchKernel(const void* function, void** arguments,
                          cudaStream_t stream) {
   ++gpu::Counts().launches;
   const std::string& name = NameOf(function);
-  if (gpu::DeviceOf(gpu::StreamOf(stream)) != gpu::CurrentDevice())
+  if (gpu::DeviceOfStream(stream) != gpu::CurrentDevice())
     return cudaErrorInvalidResourceHandle;
   gpu::Operation launch;
   launch.name = ReadableName(name);

@@ -4,9 +4,11 @@
 #include <cuda_fp16.h>
 #include <nccl.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -212,18 +214,18 @@ ncclResult_t Enqueue(std::vector<Call> calls) {
 
 ncclResult_t EnqueueGroup(std::vector<Call> calls) {
   while (!calls.empty()) {
-    std::vector<Call> same, others;
-    for (Call& call : calls) {
-      const bool is_same =
-          call.comm == calls[0].comm && call.stream == calls[0].stream;
-      if (is_same && &call != &calls[0]) same.push_back(std::move(call));
-      if (!is_same) others.push_back(std::move(call));
-    }
-    same.insert(same.begin(), std::move(calls[0]));
-    if (const ncclResult_t result = Enqueue(std::move(same));
+    const auto others = std::stable_partition(
+        calls.begin(), calls.end(),
+        [comm = calls[0].comm, stream = calls[0].stream](const Call& call) {
+          return call.comm == comm && call.stream == stream;
+        });
+    std::vector<Call> rest(std::make_move_iterator(others),
+                           std::make_move_iterator(calls.end()));
+    calls.erase(others, calls.end());
+    if (const ncclResult_t result = Enqueue(std::move(calls));
         result != ncclSuccess)
       return result;
-    calls = std::move(others);
+    calls = std::move(rest);
   }
   return ncclSuccess;
 }
@@ -263,6 +265,13 @@ std::shared_ptr<Gathered> ReceiveFromAll(Transfers& transfers, ncclComm_t comm,
     all->inputs.push_back(space.data());
   }
   return all;
+}
+
+// Once all inputs are there: their reduction to `to`.
+Finish ReduceInto(void* to, std::shared_ptr<Gathered> all, size_t count,
+                  ncclDataType_t type, int operation) {
+  return
+      [=] { Reduce(all->inputs, gpu::Contents(to), count, type, operation); };
 }
 
 void ForPeers(ncclComm_t comm, const std::function<void(int)>& body) {
@@ -493,19 +502,17 @@ ncclResult_t ncclAllReduce(const void* from, void* to, size_t count,
                            ncclDataType_t type, ncclRedOp_t operation,
                            ncclComm_t comm, cudaStream_t stream) {
   const size_t bytes = count * Bytes(type);
-  return Add(
-      {comm,
-       stream,
-       "ncclAllReduce",
-       {{from, bytes, false}, {to, bytes, true}},
-       [=](Transfers& transfers) {
-         const char* const mine = gpu::Contents(from);
-         ForPeers(comm, [&](int peer) { Send(transfers, peer, mine, bytes); });
-         const auto all = ReceiveFromAll(transfers, comm, mine, bytes);
-         return Finish([=] {
-           Reduce(all->inputs, gpu::Contents(to), count, type, operation);
-         });
-       }});
+  return Add({comm,
+              stream,
+              "ncclAllReduce",
+              {{from, bytes, false}, {to, bytes, true}},
+              [=](Transfers& transfers) {
+                const char* const mine = gpu::Contents(from);
+                ForPeers(comm,
+                         [&](int peer) { Send(transfers, peer, mine, bytes); });
+                const auto all = ReceiveFromAll(transfers, comm, mine, bytes);
+                return ReduceInto(to, all, count, type, operation);
+              }});
 }
 
 ncclResult_t ncclReduce(const void* from, void* to, size_t count,
@@ -521,10 +528,7 @@ ncclResult_t ncclReduce(const void* from, void* to, size_t count,
                   return Finish();
                 }
                 const auto all = ReceiveFromAll(transfers, comm, mine, bytes);
-                return Finish([=] {
-                  Reduce(all->inputs, gpu::Contents(to), count, type,
-                         operation);
-                });
+                return ReduceInto(to, all, count, type, operation);
               }});
 }
 
@@ -558,24 +562,22 @@ ncclResult_t ncclReduceScatter(const void* from, void* to, size_t count,
                                ncclComm_t comm, cudaStream_t stream) {
   const size_t bytes = count * Bytes(type);
   const size_t ranks = static_cast<size_t>(comm->mail.ranks());
-  return Add(
-      {comm,
-       stream,
-       "ncclReduceScatter",
-       {{from, bytes * ranks, false}, {to, bytes, true}},
-       [=](Transfers& transfers) {
-         const char* const parts = gpu::Contents(from);
-         const auto part = [=](int rank) {
-           return parts + static_cast<size_t>(rank) * bytes;
-         };
-         ForPeers(comm,
-                  [&](int peer) { Send(transfers, peer, part(peer), bytes); });
-         const auto all =
-             ReceiveFromAll(transfers, comm, part(comm->mail.rank()), bytes);
-         return Finish([=] {
-           Reduce(all->inputs, gpu::Contents(to), count, type, operation);
-         });
-       }});
+  return Add({comm,
+              stream,
+              "ncclReduceScatter",
+              {{from, bytes * ranks, false}, {to, bytes, true}},
+              [=](Transfers& transfers) {
+                const char* const parts = gpu::Contents(from);
+                const auto part = [=](int rank) {
+                  return parts + static_cast<size_t>(rank) * bytes;
+                };
+                ForPeers(comm, [&](int peer) {
+                  Send(transfers, peer, part(peer), bytes);
+                });
+                const auto all = ReceiveFromAll(transfers, comm,
+                                                part(comm->mail.rank()), bytes);
+                return ReduceInto(to, all, count, type, operation);
+              }});
 }
 
 ncclResult_t ncclAlltoAll(const void* from, void* to, size_t count,

@@ -17,6 +17,9 @@
 
 namespace rankwise::virtual_gpu {
 
+class Graph;
+class Stream;
+
 // A place in a stream's queue.
 struct Place {
   Stream* stream = nullptr;
@@ -302,18 +305,19 @@ void WaitUntilIdle(State& state, std::unique_lock<std::mutex>& lock,
   HostKnows(state, clock);
 }
 
-Stream& FromHandle(cudaStream_t handle) {
-  State& state = TheState();
-  const std::lock_guard lock(state.mutex);
-  return Find(state, handle);
-}
-
 Event& EventOf(cudaEvent_t handle) { return *reinterpret_cast<Event*>(handle); }
 
 cudaError_t Captured(Event& event) {
   if (!event.capture) return cudaSuccess;
   Lose(*event.capture);
   return cudaErrorCapturedEvent;
+}
+
+// What cannot be asked of a stream that is being captured loses the capture.
+cudaError_t RefuseCaptured(Stream& stream) {
+  if (!stream.capture) return cudaSuccess;
+  Lose(*stream.capture);
+  return cudaErrorStreamCaptureUnsupported;
 }
 
 cudaError_t RefuseLocked(State& state) {
@@ -344,9 +348,11 @@ void Close(State& state, Capture& capture) {
 
 }  // namespace
 
-Stream& StreamOf(cudaStream_t handle) { return FromHandle(handle); }
-
-int DeviceOf(const Stream& stream) { return stream.device; }
+int DeviceOfStream(cudaStream_t handle) {
+  State& state = TheState();
+  const std::lock_guard lock(state.mutex);
+  return Find(state, handle).device;
+}
 
 cudaError_t CreateStream(cudaStream_t* stream, bool blocking) {
   State& state = TheState();
@@ -376,10 +382,8 @@ cudaError_t Query(cudaStream_t handle) {
   State& state = TheState();
   const std::lock_guard lock(state.mutex);
   Stream& stream = Find(state, handle);
-  if (stream.capture) {
-    Lose(*stream.capture);
-    return cudaErrorStreamCaptureUnsupported;
-  }
+  if (const cudaError_t error = RefuseCaptured(stream); error != cudaSuccess)
+    return error;
   if (!MayBeSeenOver(state, stream, stream.submitted, stream.submitted_at))
     return cudaErrorNotReady;
   HostKnows(state, stream.clock);
@@ -390,13 +394,9 @@ cudaError_t Synchronize(cudaStream_t handle) {
   State& state = TheState();
   std::unique_lock lock(state.mutex);
   Stream& stream = Find(state, handle);
-  if (stream.capture) {
-    Lose(*stream.capture);
-    return cudaErrorStreamCaptureUnsupported;
-  }
-  if (stream.legacy) {
-    OrderWithLegacy(state, stream);
-  }
+  if (const cudaError_t error = RefuseCaptured(stream); error != cudaSuccess)
+    return error;
+  if (stream.legacy) OrderWithLegacy(state, stream);
   WaitUntilIdle(state, lock, stream);
   return cudaSuccess;
 }
@@ -409,10 +409,8 @@ cudaError_t SynchronizeDevice() {
   const std::vector<Stream*> streams = state.streams;
   for (Stream* stream : streams) {
     if (stream->device != CurrentDevice()) continue;
-    if (stream->capture) {
-      Lose(*stream->capture);
-      return cudaErrorStreamCaptureUnsupported;
-    }
+    if (const cudaError_t error = RefuseCaptured(*stream); error != cudaSuccess)
+      return error;
     WaitUntilIdle(state, lock, *stream);
   }
   return cudaSuccess;

@@ -7,18 +7,11 @@
 #include <cuda_runtime_api.h>
 
 #include <functional>
-#include <memory>
-#include <string>
 #include <vector>
 
 #include "tests/virtual_gpu/ordering.h"
 
 namespace rankwise::virtual_gpu {
-
-class Stream;
-class Event;
-class Graph;
-struct Capture;
 
 // What an operation does, and what is known of it.
 struct Operation {
@@ -30,10 +23,8 @@ struct Operation {
   std::vector<Access> accesses;  // of device memory
 };
 
-// The stream of a handle; the legacy default stream belongs to the current
-// device.
-Stream& StreamOf(cudaStream_t handle);
-int DeviceOf(const Stream& stream);
+// The legacy default stream belongs to the current device.
+int DeviceOfStream(cudaStream_t stream);
 
 cudaError_t CreateStream(cudaStream_t* stream, bool blocking);
 cudaError_t DestroyStream(cudaStream_t stream);

@@ -174,8 +174,8 @@ Tensor StackInputs(const Ranks& from, size_t index) {
 // What a buffer of rank `to` is filled with.
 using SourceOf = std::function<Tensor(int to)>;
 
-// Of the `index`-th buffer of every rank; null: parts must be moved one by one,
-// W * W of them.
+// The source for the `index`-th buffer of every rank, or nullptr where the
+// W * W parts must be moved one by one.
 SourceOf WholeSource(const Ranks& from, size_t index) {
   const auto world_size = static_cast<int64_t>(from.size());
   const FakeCall::Kind kind = from[0]->kind;
@@ -201,7 +201,8 @@ SourceOf WholeSource(const Ranks& from, size_t index) {
   return nullptr;
 }
 
-// Empty: parts must be moved one by one.
+// A source for each buffer, or no sources where the parts must be moved one by
+// one.
 std::vector<SourceOf> WholeSources(const Ranks& from) {
   std::vector<SourceOf> sources;
   for (size_t i = 0; i < from[0]->inputs.size(); ++i) {
