@@ -88,13 +88,13 @@ std::vector<BadInput> BadDivisions() {
   return {
       {"UnevenHeads",
        {"--nproc=3", "--tp=3", kGpt},
-       "--tp=3: 4 attention heads do not divide among 3 ranks; 1, 2 or 4 do"},
+       "tp=3: 4 attention heads do not divide among 3 ranks; 1, 2 or 4 do"},
       {"UnevenHeadsOfVit",
        {kTwo, "--tp=2", "--model=vit", "--model_size=tiny"},
-       "--tp=2: 3 attention heads do not divide among 2 ranks; 1 or 3 do"},
+       "tp=2: 3 attention heads do not divide among 2 ranks; 1 or 3 do"},
       {"UnevenFeatures",
        {kTwo, "--tp=2", "--model=mlp", "--width=63"},
-       "--tp=2: 63 features of --width do not divide among 2 ranks; "},
+       "tp=2: 63 features of --width do not divide among 2 ranks; "},
       {"UnevenTokens",
        {kTwo, "--cp=2", kGpt, "--sequence_length=33"},
        "--cp=2 --context=ring: 33 tokens do not divide into 4 equal pieces"},
@@ -114,15 +114,16 @@ std::vector<BadInput> BadDivisions() {
        "--context=ulysses or --dropout=0"},
       {"SequenceParallelAlone",
        {kTwo, kGpt, "--sequence_parallel"},
-       "--sequence_parallel: divides the tokens among the ranks of --tp, which "
+       "--sequence_parallel: divides the tokens among the ranks along tp, "
+       "which "
        "must be at least 2"},
       {"ModelWithoutTensorParallelism",
        {kTwo, "--tp=2", "--model=simple_cnn"},
-       "--tp=2: --model=simple_cnn does not take it; only --model=mp_mlp, mlp, "
+       "tp=2: --model=simple_cnn does not take it; only --model=mp_mlp, mlp, "
        "gpt, vit do"},
       {"LinearWithoutTensorParallelism",
        {kTwo, "--tp=2", "--model=linear"},
-       "--tp=2: --model=linear does not take it"},
+       "tp=2: --model=linear does not take it"},
       {"ModelWithoutTokens",
        {kTwo, "--cp=2", "--model=mlp"},
        "--cp=2: --model=mlp does not take it; only --model=gpt, vit do"},
@@ -163,15 +164,15 @@ std::vector<BadInput> BadCombinations() {
        "--backend=fake: its ranks are only pretended"},
       {"UnevenHeadsOfAllRanks",
        {"--nproc=3", kGpt},
-       "--tp=3: 4 attention heads do not divide among 3 ranks; 1, 2 or 4 do",
+       "tp=3: 4 attention heads do not divide among 3 ranks; 1, 2 or 4 do",
        "tensor_parallel"},
       {"DefaultModel",
        {kTwo},
-       "--tp=2: --model=simple_cnn does not take it",
+       "tp=2: --model=simple_cnn does not take it",
        "tensor_parallel"},
       {"SequenceParallelOfOneRank",
        {kGpt, "--sequence_parallel"},
-       "--sequence_parallel: divides the tokens among the ranks of --tp",
+       "--sequence_parallel: divides the tokens among the ranks along tp",
        "tensor_parallel"},
       {"Fp16OfTensorParallel",
        {kTwo, kGpt, "--precision=fp16"},
@@ -227,7 +228,7 @@ TEST_F(BadLauncherTest, AProductThatIsNotItsRanks) {
 
 TEST_F(BadLauncherTest, UnevenHeads) {
   const char kMessage[] =
-      "--tp=3: 4 attention heads do not divide among 3 ranks; 1, 2 or 4 do";
+      "tp=3: 4 attention heads do not divide among 3 ranks; 1, 2 or 4 do";
   ExpectRefused(RunRankZeroOfThree("hybrid", {"--tp=3", kGpt}), "hybrid",
                 kMessage);
   ExpectRefused(RunRankZeroOfThree("tensor_parallel", {kGpt}),

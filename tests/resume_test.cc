@@ -225,6 +225,24 @@ TEST(ResumeTest, AnotherConfigurationIsRefused) {
           "the checkpoint was made with --seed=0, this run has --seed=9"));
 }
 
+TEST(ResumeTest, AnotherConfigurationIsRefusedOnceBeforeAnyRankStarts) {
+  for (const char* trainer : {"ddp", "pipeline", "parameter_server"}) {
+    const std::string dir = FreshDir(std::string("other_ranks_") + trainer);
+    ASSERT_EQ(RunTrainer(trainer, Flags(dir, 3, {"--nproc=2"})).code, 0);
+    const Finished run = RunTrainer(
+        trainer, Flags(dir, 8, {"--nproc=2", "--resume", "--seed=9"}));
+    EXPECT_EQ(run.code, 1);
+    EXPECT_EQ(run.err,
+              std::string(trainer) +
+                  ": error: --resume: the checkpoint was made with --seed=0, "
+                  "this run has --seed=9; repeat the flags of the stopped run, "
+                  "or give another --checkpoint_dir\n");
+    const Finished same =
+        RunTrainer(trainer, Flags(dir, 4, {"--nproc=2", "--resume"}));
+    EXPECT_EQ(same.code, 0) << same.err;
+  }
+}
+
 TEST(ResumeTest, SaysThatNothingIsLeftToDo) {
   const std::string dir = FreshDir("complete");
   ASSERT_EQ(RunTrainer("single", Flags(dir, 3)).code, 0);

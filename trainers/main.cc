@@ -292,6 +292,10 @@ int Launch(const Trainer& trainer, const CommandLine& line, int argc,
     const absl::Status set_aside = SetAside(checkpoint.dir, trainer.name);
     if (!set_aside.ok()) return Report(trainer.name, set_aside);
   }
+  if (!checkpoint.dir.empty()) {
+    const absl::Status made = MakeCheckpointFolder(checkpoint.dir);
+    if (!made.ok()) return Report(trainer.name, made);
+  }
   return LaunchRanks(line.launch, argc, argv);
 }
 

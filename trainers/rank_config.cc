@@ -9,6 +9,7 @@
 #include "trainers/loop/training_data.h"
 #include "trainers/models/model.h"
 #include "trainers/observe/step_trace.h"
+#include "trainers/resume/run_checkpoints.h"
 
 namespace rankwise {
 namespace {
@@ -74,9 +75,9 @@ absl::Status CheckRanks(const Trainer& trainer, const TrainConfig& config,
   ASSIGN_OR_RETURN(const ModelSpec model, MakeModelSpec(own.model));
   ASSIGN_OR_RETURN(const TrainingData data,
                    OpenTrainingData(own, model, worker));
-  if (own.checkpoint.resume) return absl::OkStatus();
-  return StepTrace::Check(own.output.trace,
-                          TotalSteps(own, *data.train.loader));
+  const int64_t steps = TotalSteps(own, *data.train.loader);
+  return own.checkpoint.resume ? CheckResume(own, steps, worker)
+                               : StepTrace::Check(own.output.trace, steps);
 }
 
 }  // namespace rankwise

@@ -28,7 +28,8 @@ absl::StatusOr<TrainConfig> ConfigOfRank(const Trainer& trainer,
                                          int world_size);
 
 // What every one of `world_size` ranks would refuse: its configuration, the
-// dataset, and a trace that would never begin. Starts no threads.
+// dataset, a checkpoint of another configuration, and a trace that would never
+// begin. Starts no threads.
 absl::Status CheckRanks(const Trainer& trainer, const TrainConfig& config,
                         int world_size);
 

@@ -58,18 +58,29 @@ void ParameterClient::Timed(std::vector<WorkPtr>& works) {
   wait_seconds_ += SteadySeconds() - start;
 }
 
-void ParameterClient::AwaitReply(Server& server) {
+bool ParameterClient::TakeReply(Server& server) {
   Timed(server.headers);
-  while (ReplyFrom(server.header).waiting) {
-    for (size_t i = 0; i < servers_.size(); ++i) {
-      if (&servers_[i] != &server && !servers_[i].reply.ending)
-        Ask(static_cast<int>(i), {.kind = Request::kWaiting});
-    }
+  if (ReplyFrom(server.header).waiting) {
     server.link.Receive(server.header, kHeaderTag, server.headers);
-    Timed(server.headers);
+    return false;
   }
   server.reply = ReplyFrom(server.header);
   ended_ |= server.reply.ending;
+  return true;
+}
+
+// While this server has the worker wait, the others must hear from the worker,
+// and it from them: a server that no longer answers would be noticed too late.
+void ParameterClient::AwaitReply(Server& server) {
+  while (!TakeReply(server)) {
+    for (size_t i = 0; i < servers_.size(); ++i) {
+      Server& other = servers_[i];
+      if (&other == &server) continue;
+      if (!other.reply.ending)
+        Ask(static_cast<int>(i), {.kind = Request::kWaiting});
+      if (!other.headers.empty()) TakeReply(other);
+    }
+  }
 }
 
 void ParameterClient::Await(size_t bucket) {

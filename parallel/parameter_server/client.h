@@ -85,6 +85,8 @@ class ParameterClient {
   void CountStep(const Push& step);
   void Ask(int server, const Request& request);
   void StartPull(Server& server);
+  // Whether the reply is the final one, not a `waiting` reply.
+  bool TakeReply(Server& server);
   void AwaitReply(Server& server);
   void Timed(std::vector<WorkPtr>& works);
 

@@ -13,6 +13,7 @@
 #include "absl/time/time.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "parallel/clock/steady_time.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/comm/test_ranks.h"
 #include "parallel/parameter_server/client.h"
@@ -451,6 +452,48 @@ TEST(ParameterServerTest, AWorkerThatOneServerHoldsUpIsNotLostToTheOther) {
     EXPECT_EQ(seen.error, "") << "server " << slow << " is slow";
     EXPECT_EQ(Count(seen), 2) << "server " << slow << " is slow";
   }
+}
+
+// The first server has the worker wait, as for a checkpoint; the second has
+// stopped after its first answer.
+TEST(ParameterServerTest, AWorkerNoticesASilentServerWhileAnotherHoldsItUp) {
+  ParameterServerConfig config = Config("bsp");
+  config.collective_timeout = absl::Seconds(2);
+  std::promise<absl::Duration> failed;
+  std::shared_future<absl::Duration> after = failed.get_future();
+  OnRanksOf(3, config, [&](Communicator& comm) {
+    auto ranks = ConnectServers(comm, /*servers=*/2);
+    ASSERT_TRUE(ranks.ok()) << ranks.status();
+    std::vector<NamedTensor> parameters = MakeParameters();
+    const ShardLayout layout(parameters, 2, config.bucket_bytes);
+    const auto await_failure = [&] {
+      after.wait_for(absl::ToChronoSeconds(4 * config.collective_timeout));
+    };
+    if (comm.rank() == 0) {
+      ParameterServer server(config, layout, 0, ranks->links, {});
+      server.Serve([](double) {}, [](int, int) {}, {});
+      await_failure();
+    } else if (comm.rank() == 1) {
+      Link& worker = ranks->links[0];
+      std::vector<WorkPtr> works;
+      worker.Receive(EmptyHeader(), kHeaderTag, works);
+      WaitFor(works);
+      worker.Send(ToHeader(Reply{}), kHeaderTag, works);
+      int tag = kFirstBucketTag;
+      for (const at::Tensor& bucket : layout.Allocate(1))
+        worker.Send(bucket, tag++, works);
+      WaitFor(works);
+      await_failure();
+    } else {
+      ParameterClient client(layout, ranks->links, {});
+      client.Begin();
+      Step(/*worker=*/0, client, parameters);
+      const SteadyTime start = SteadyNow();
+      EXPECT_NE(ErrorOf([&] { client.AwaitAll(); }), "");
+      failed.set_value(ElapsedSince(start));
+    }
+  });
+  EXPECT_LT(after.get(), 2 * config.collective_timeout);
 }
 
 // The first worker's connection breaks while the server has nothing to send to

@@ -109,7 +109,7 @@ torch::Tensor Apply(Change forward, Change backward, const torch::Tensor& x,
 absl::Status CheckDivides(const std::string& what, int64_t size, int ranks) {
   if (size % ranks == 0) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
-      "--tp=", ranks, ": ", size, " ", what, " do not divide among ", ranks,
+      "tp=", ranks, ": ", size, " ", what, " do not divide among ", ranks,
       " ranks; ", DivisorsOf(size), size == 1 ? " does" : " do"));
 }
 

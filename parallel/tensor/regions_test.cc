@@ -172,10 +172,10 @@ TEST(RegionsTest, AnExchangeIsOverWhenAnExceptionLeavesIt) {
 TEST(RegionsTest, SaysHowManyRanksDivide) {
   EXPECT_TRUE(CheckDivides("attention heads", 4, 2).ok());
   EXPECT_EQ(CheckDivides("attention heads", 4, 3).message(),
-            "--tp=3: 4 attention heads do not divide among 3 ranks; 1, 2 or 4 "
+            "tp=3: 4 attention heads do not divide among 3 ranks; 1, 2 or 4 "
             "do");
   EXPECT_EQ(CheckDivides("hidden features", 1, 2).message(),
-            "--tp=2: 1 hidden features do not divide among 2 ranks; 1 does");
+            "tp=2: 1 hidden features do not divide among 2 ranks; 1 does");
 }
 
 }  // namespace

@@ -290,8 +290,8 @@ DatasetOr OpenSynthetic(const DatasetConfig& config, Split split) {
   if (config.features > 0) {
     if (config.num_classes < 2) {
       return absl::InvalidArgumentError(
-          absl::StrCat("synthetic: vectors of two classes or more, not of ",
-                       config.num_classes));
+          absl::StrCat("--classes=", config.num_classes,
+                       ": --dataset=synthetic needs two classes or more"));
     }
     return std::make_unique<WrittenDataset<float, int64_t>>(
         DatasetFacts{.name = "synthetic",

@@ -161,7 +161,7 @@ TEST(SyntheticTest, VectorsOfAClassAreAlikeInBothSplits) {
 
 TEST(SyntheticTest, VectorsNeedTwoClasses) {
   EXPECT_EQ(OpenDataset(Vectors(8, 1), Split::kTrain).status().message(),
-            "synthetic: vectors of two classes or more, not of 1");
+            "--classes=1: --dataset=synthetic needs two classes or more");
 }
 
 TEST(SyntheticTest, MayBeEmpty) {

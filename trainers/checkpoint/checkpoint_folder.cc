@@ -1,5 +1,8 @@
 #include "trainers/checkpoint/checkpoint_folder.h"
 
+#include <unistd.h>
+
+#include <cerrno>
 #include <cstdio>
 #include <filesystem>
 #include <regex>
@@ -70,6 +73,16 @@ std::string UnusedSupersededPath(const std::string& path) {
 }
 
 }  // namespace
+
+absl::Status MakeCheckpointFolder(const std::string& dir) {
+  std::error_code error;
+  fs::create_directory(dir, error);
+  if (!error && access(dir.c_str(), W_OK | X_OK) != 0)
+    error = std::error_code(errno, std::generic_category());
+  if (!error) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "--checkpoint_dir=", dir, ": cannot be written to: ", error.message()));
+}
 
 std::string FormatCheckpointName(const CheckpointName& name) {
   const std::string shard =

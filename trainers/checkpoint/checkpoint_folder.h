@@ -28,6 +28,10 @@
 
 namespace rankwise {
 
+// Creates the folder if it is missing; FailedPrecondition, naming the flag, if
+// nothing can be written to it.
+absl::Status MakeCheckpointFolder(const std::string& dir);
+
 struct CheckpointName {
   int64_t step = 0;
   int shard = 0;

@@ -61,7 +61,7 @@ std::vector<std::pair<std::string, std::string>> OptionsOf(
 struct Entry {
   const char* name;
   absl::StatusOr<ModelSpec> (*make)(const ModelConfig& config);
-  std::set<std::string> options;  // the flags that it uses
+  std::set<std::string> options;  // those that it uses
 };
 
 const std::vector<Entry>& Entries() {
@@ -83,14 +83,16 @@ const std::vector<Entry>& Entries() {
   return *kEntries;
 }
 
-absl::Status Refuse(const Entry& entry, const std::string& flag,
+absl::Status Refuse(const Entry& entry, const std::string& option,
                     const std::string& value) {
+  // tensor_parallel has no such flag: its tp is the number of ranks.
+  const char* dashes = option == "tp" ? "" : "--";
   std::vector<std::string> takers;
   for (const Entry& other : Entries()) {
-    if (other.options.count(flag) > 0) takers.push_back(other.name);
+    if (other.options.count(option) > 0) takers.push_back(other.name);
   }
   return absl::InvalidArgumentError(absl::StrCat(
-      "--", flag, "=", value, ": --model=", entry.name,
+      dashes, option, "=", value, ": --model=", entry.name,
       " does not take it; only --model=", absl::StrJoin(takers, ", "),
       takers.size() == 1 ? " does" : " do"));
 }

@@ -224,7 +224,7 @@ absl::Status CheckSplit(const BlockConfig& config) {
   RETURN_IF_ERROR(CheckDivides("attention heads", config.heads, split.tensor));
   if (split.sequence && split.tensor == 1) {
     return absl::InvalidArgumentError(
-        "--sequence_parallel: divides the tokens among the ranks of --tp, "
+        "--sequence_parallel: divides the tokens among the ranks along tp, "
         "which must be at least 2");
   }
   if (split.context == 1) return absl::OkStatus();

@@ -6,10 +6,8 @@
 #include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/tensor.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdio>
 #include <filesystem>
 #include <limits>
@@ -51,19 +49,9 @@ torch::Tensor Copy(const torch::Tensor& values) {
 constexpr int64_t kNoCheckpoint = -1;
 constexpr int64_t kNotLoaded = -2;
 
-absl::Status MakeFolder(const std::string& dir) {
-  std::error_code error;
-  std::filesystem::create_directory(dir, error);
-  if (!error && access(dir.c_str(), W_OK | X_OK) != 0)
-    error = std::error_code(errno, std::generic_category());
-  if (!error) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat(
-      "--checkpoint_dir=", dir, ": cannot be written to: ", error.message()));
-}
-
 absl::StatusOr<FolderLock> OpenFolder(const std::string& dir,
                                       const Worker& worker) {
-  RETURN_IF_ERROR(MakeFolder(dir));
+  RETURN_IF_ERROR(MakeCheckpointFolder(dir));
   return FolderLock::Take(dir, worker.trainer);
 }
 
@@ -105,6 +93,16 @@ std::string FirstNonFinite(const std::vector<HeldBlock>& blocks) {
   return "";
 }
 
+// As CheckConfig.
+absl::StatusOr<int64_t> CheckSaved(const Checkpoint& saved,
+                                   const TrainConfig& config,
+                                   int64_t total_steps, const Worker& worker) {
+  const auto saved_config = saved.metadata.find(kConfigKey);
+  return CheckConfig(
+      saved_config == saved.metadata.end() ? "" : saved_config->second,
+      LossDecidingConfig(config, worker, total_steps), config, worker);
+}
+
 absl::Status SeeDifferentCheckpoints(const Worker& worker,
                                      const std::vector<int64_t>& found) {
   const int64_t mine = found[static_cast<size_t>(worker.env.rank)];
@@ -118,6 +116,21 @@ absl::Status SeeDifferentCheckpoints(const Worker& worker,
 }
 
 }  // namespace
+
+absl::Status CheckResume(const TrainConfig& config, int64_t total_steps,
+                         const Worker& worker) {
+  std::vector<std::string> warnings;  // repeated by the rank that resumes
+  const absl::Status checked =
+      CheckpointStore(config.checkpoint.dir, config.checkpoint.keep)
+          .LoadLatest(&warnings,
+                      [&](CheckpointReader& reader) {
+                        return CheckSaved(reader.saved(), config, total_steps,
+                                          worker)
+                            .status();
+                      })
+          .status();
+  return absl::IsFailedPrecondition(checked) ? checked : absl::OkStatus();
+}
 
 RunCheckpoints::RunCheckpoints(const TrainConfig& config, int64_t total_steps,
                                const Worker& worker, Model& model,
@@ -214,12 +227,8 @@ absl::Status RunCheckpoints::RestoreBuffers(CheckpointReader& reader) const {
 
 absl::StatusOr<Progress> RunCheckpoints::Restore(CheckpointReader& reader) {
   const Checkpoint& saved = reader.saved();
-  const auto config = saved.metadata.find(kConfigKey);
-  ASSIGN_OR_RETURN(
-      const int64_t accumulate,
-      CheckConfig(config == saved.metadata.end() ? "" : config->second,
-                  LossDecidingConfig(config_, worker_, total_steps_), config_,
-                  worker_));
+  ASSIGN_OR_RETURN(const int64_t accumulate,
+                   CheckSaved(saved, config_, total_steps_, worker_));
   const std::vector<HeldBlock> blocks =
       HeldBlocks(worker_, model_, optimizer_, sharded_);
   for (const HeldBlock& held : blocks) {

@@ -32,6 +32,12 @@ struct EngineState {
   bool own_buffers = false;
 };
 
+// What RunCheckpoints would refuse although the checkpoint is sound:
+// FailedPrecondition if the newest one in --checkpoint_dir was made with
+// another configuration, naming the first flag that differs. Starts no threads.
+absl::Status CheckResume(const TrainConfig& config, int64_t total_steps,
+                         const Worker& worker);
+
 // The checkpoints of one run, in --checkpoint_dir. Every method is collective;
 // the constructor's arguments must outlive this. Each rank saves the tensors,
 // or blocks of tensors, that it owns in its own file; together the files
