@@ -64,6 +64,7 @@ absl::StatusOr<TrainConfig> ConfigOfRank(const Trainer& trainer,
 absl::Status CheckRanks(const Trainer& trainer, const TrainConfig& config,
                         int world_size) {
   Worker worker;
+  worker.trainer = trainer.name;
   worker.env.world_size = world_size;
   ASSIGN_OR_RETURN(worker.layout, LayoutOf(trainer, world_size));
   ASSIGN_OR_RETURN(TrainConfig own,

@@ -112,6 +112,7 @@ std::string LossDecidingConfig(const TrainConfig& config, const Worker& worker,
   Json settings = config.flags.losses;
   settings["batch_size"] = config.data.batch_size;
   settings["accumulate"] = config.accumulate;
+  settings.erase("microbatches");  // the pipelines' flag for it
   settings[kDataParallelRanks] = worker.data_ranks();
   // The cosine's shape depends on where it ends; other schedules may be
   // prolonged.

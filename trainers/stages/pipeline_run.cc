@@ -40,9 +40,6 @@ PipelineRun::PipelineRun(const TrainConfig& config, const Worker& worker,
                          const PipelineConfig& pipeline)
     : config_(config), worker_(worker) {
   config_.accumulate = pipeline.micro_batches;
-  // As the other trainers' checkpoints call it.
-  config_.flags.losses.erase("microbatches");
-  config_.flags.losses["accumulate"] = absl::StrCat(pipeline.micro_batches);
 }
 
 absl::StatusOr<std::unique_ptr<PipelineRun>> PipelineRun::Create(
