@@ -13,6 +13,7 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/virtual_gpu/counters.h"
@@ -27,9 +28,70 @@ constexpr double kKernelSeconds = 5e-6;
 constexpr double kBytesPerSecond = 2.5e12;
 constexpr double kBytesOfValue = 4;
 
+// The tensors that a functor of ATen's elementwise kernels takes and gives: of
+// a lambda, whose type names its parameters, or of a known struct. 0: not
+// known.
+size_t TensorsOf(const std::string& functor) {
+  constexpr char kLambda[] = "{lambda(";
+  const size_t lambda = functor.rfind(kLambda);
+  if (lambda != std::string::npos && functor.back() == '}') {
+    const auto begin =
+        functor.begin() + static_cast<ptrdiff_t>(lambda + sizeof(kLambda) - 1);
+    const auto end = std::find(begin, functor.end(), ')');
+    if (begin == end) return 1;
+    return 2 + static_cast<size_t>(std::count(begin, end, ','));
+  }
+  static constexpr std::pair<const char*, size_t> kStructs[] = {
+      {"FillFunctor<", 1},     {"AUnaryFunctor<", 2},
+      {"BUnaryFunctor<", 2},   {"CUDAFunctorOnSelf_add<", 2},
+      {"CUDAFunctor_add<", 3}, {"BinaryFunctor<", 3},
+  };
+  for (const auto& [name, tensors] : kStructs) {
+    if (functor.rfind(std::string("at::native::") + name, 0) == 0)
+      return tensors;
+  }
+  return 0;
+}
+
+// The type between the angle brackets after `before`, "" if there is none.
+std::string TypeAfter(const std::string& before, const std::string& text) {
+  const size_t at = text.find(before);
+  if (at == std::string::npos) return "";
+  const size_t begin = text.find('<', at) + 1;
+  size_t end = begin;
+  for (int depth = 0; end < text.size() && depth >= 0; ++end)
+    depth += text[end] == '<' ? 1 : text[end] == '>' ? -1 : 0;
+  return text.substr(begin, end - 1 - begin);
+}
+
+struct Kernel {
+  std::string mangled = "kernel";
+  // "at::native::vectorized_elementwise_kernel", for messages.
+  std::string name = mangled;
+  size_t strided_tensors = 0;  // of ATen's elementwise_kernel; 0: not known
+};
+
+Kernel KernelOf(const std::string& mangled) {
+  int status = 0;
+  char* const whole =
+      abi::__cxa_demangle(mangled.c_str(), nullptr, nullptr, &status);
+  Kernel kernel = {mangled, status == 0 ? whole : mangled};
+  std::free(whole);
+  std::string& name = kernel.name;
+  if (name.rfind("void ", 0) == 0) name.erase(0, 5);
+  if (name.rfind("at::native::elementwise_kernel<", 0) == 0)
+    kernel.strided_tensors = TensorsOf(TypeAfter("::gpu_kernel_impl", name));
+  const std::string unnamed = "(anonymous namespace)::";
+  for (size_t at; (at = name.find(unnamed)) != std::string::npos;)
+    name.erase(at, unnamed.size());
+  name.erase(std::min(name.find_first_of("<("), name.size()));
+  return kernel;
+}
+
 struct Registry {
   std::mutex mutex;
   std::map<const void*, std::string> names;  // mangled, by host function
+  std::map<const void*, Kernel> launched;    // live for ever
 };
 
 Registry& TheRegistry() {
@@ -37,34 +99,13 @@ Registry& TheRegistry() {
   return registry;
 }
 
-const std::string& NameOf(const void* function) {
-  static const std::string& unknown = *new std::string("kernel");
+const Kernel& Find(const void* function) {
   Registry& registry = TheRegistry();
   const std::lock_guard lock(registry.mutex);
-  const auto found = registry.names.find(function);
-  return found == registry.names.end() ? unknown : found->second;
-}
-
-// "at::native::vectorized_elementwise_kernel", for messages; lives for ever.
-const char* ReadableName(const std::string& mangled) {
-  static std::map<const std::string*, std::string>& readable =
-      *new std::map<const std::string*, std::string>;
-  Registry& registry = TheRegistry();
-  const std::lock_guard lock(registry.mutex);
-  std::string& name = readable[&mangled];
-  if (name.empty()) {
-    int status = 0;
-    char* const whole =
-        abi::__cxa_demangle(mangled.c_str(), nullptr, nullptr, &status);
-    name = status == 0 ? whole : mangled;
-    std::free(whole);
-    if (name.rfind("void ", 0) == 0) name.erase(0, 5);
-    const std::string unnamed = "(anonymous namespace)::";
-    for (size_t at; (at = name.find(unnamed)) != std::string::npos;)
-      name.erase(at, unnamed.size());
-    name.erase(std::min(name.find_first_of("<("), name.size()));
-  }
-  return name.c_str();
+  const auto [found, is_new] = registry.launched.try_emplace(function);
+  if (is_new && registry.names.count(function) > 0)
+    found->second = KernelOf(registry.names[function]);
+  return found->second;
 }
 
 bool Contains(const std::string& text, const char* part) {
@@ -85,25 +126,19 @@ struct Elementwise {
   std::vector<char*> tensors;
 };
 
-// One over tensors of any strides: its arguments are the number of elements and
-// a lambda that holds an OffsetCalculator (25 dimensions, each with a divisor
-// of 12 bytes and a stride of 4 for each tensor) and then the tensors'
-// addresses. Empty if they are not where that says.
-std::vector<char*> ReadStrided(const std::string& name, void** arguments) {
-  if (!Contains(name, "18elementwise_kernel")) return {};
-  constexpr size_t kMostTensors = 4, kPointer = sizeof(char*);
-  for (size_t count = 1; count <= kMostTensors; ++count) {
-    const size_t calculator = 4 + 25 * (12 + 4 * count);
-    const size_t offset = (calculator + kPointer - 1) / kPointer * kPointer;
-    std::vector<char*> tensors(count);
-    std::memcpy(tensors.data(), static_cast<char*>(arguments[1]) + offset,
-                count * kPointer);
-    if (std::all_of(tensors.begin(), tensors.end(), [](const char* tensor) {
-          return gpu::IsAllocated(tensor, 1);
-        }))
-      return tensors;
-  }
-  return {};
+// Its arguments are the number of elements and a lambda that holds an
+// OffsetCalculator (25 dimensions, each with a divisor of 12 bytes and a stride
+// of 4 for each tensor) and then the tensors' addresses.
+std::vector<char*> ReadStrided(size_t tensors, void** arguments) {
+  constexpr size_t kPointer = sizeof(char*);
+  const size_t calculator = 4 + 25 * (12 + 4 * tensors);
+  std::vector<char*> addresses(tensors);
+  if (tensors == 0) return addresses;
+  std::memcpy(addresses.data(),
+              static_cast<char*>(arguments[1]) +
+                  (calculator + kPointer - 1) / kPointer * kPointer,
+              tensors * kPointer);
+  return addresses;
 }
 
 Elementwise ReadElementwise(const std::string& name, void** arguments) {
@@ -279,11 +314,12 @@ bool Ours(const std::string& name, void** arguments, gpu::Operation& launch) {
 cudaError_t LaunchKernel(const void* function, void** arguments,
                          cudaStream_t stream) {
   ++gpu::Counts().launches;
-  const std::string& name = NameOf(function);
+  const Kernel& found = Find(function);
+  const std::string& name = found.mangled;
   if (gpu::DeviceOfStream(stream) != gpu::CurrentDevice())
     return cudaErrorInvalidResourceHandle;
   gpu::Operation launch;
-  launch.name = ReadableName(name);
+  launch.name = found.name.c_str();
   launch.seconds = kKernelSeconds;
   if (!Ours(name, arguments, launch)) {
     const Elementwise kernel = ReadElementwise(name, arguments);
@@ -292,11 +328,9 @@ cudaError_t LaunchKernel(const void* function, void** arguments,
       launch.accesses.push_back(
           {kernel.tensors[i], static_cast<size_t>(kernel.count), i == 0});
     }
-    const std::vector<char*> strided = ReadStrided(name, arguments);
-    // Inputs alone: why an output of ShardedUnit::FinishGather is reported with
-    // interleaved stages and ZeRO 3 is not understood yet (docs/gpu.md).
-    for (size_t i = 1; i < strided.size(); ++i)
-      launch.accesses.push_back({strided[i], 1, false});
+    const auto strided = ReadStrided(found.strided_tensors, arguments);
+    for (size_t i = 0; i < strided.size(); ++i)
+      launch.accesses.push_back({strided[i], 1, i == 0});
     if (!kernel.tensors.empty())
       launch.run = HostVersion(name, kernel, arguments);
     launch.seconds += static_cast<double>(kernel.count) *
