@@ -186,10 +186,13 @@ TEST_P(ZeroTest, TrainsAsOneProcess) {
   not_ahead.prefetch = 0;
   ShardingConfig eager = config;
   eager.reduce_every_micro_batch = config.stage > 1;
+  ShardingConfig offloaded = eager;
+  offloaded.offload = true;
   const std::vector<std::pair<int, Training>> trainings = {
-      {1, {config}},       {2, {config}},       {3, {ahead}},
-      {4, {not_ahead, 2}}, {2, {config, 0, 3}}, {2, {eager, 0, 3}},
-      {2, {config, 1}},    {4, {eager, 2, 3}}};
+      {1, {config}},         {2, {config}},       {3, {ahead}},
+      {4, {not_ahead, 2}},   {2, {config, 0, 3}}, {2, {eager, 0, 3}},
+      {2, {config, 1}},      {4, {eager, 2, 3}},  {3, {offloaded}},
+      {2, {offloaded, 0, 3}}};
   for (const auto& [ranks, training] : trainings) {
     SCOPED_TRACE(absl::StrCat(ranks, " ranks, ", training.micro_batches,
                               " micro-batches"));

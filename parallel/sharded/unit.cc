@@ -5,6 +5,7 @@
 
 #include "ATen/core/LegacyTypeDispatch.h"
 #include "ATen/core/grad_mode.h"
+#include "ATen/ops/_foreach_copy.h"
 #include "ATen/ops/as_strided.h"
 #include "ATen/ops/empty.h"
 #include "ATen/ops/empty_like.h"
@@ -37,6 +38,15 @@ torch::Tensor WithoutMemory(const torch::Tensor& tensor,
   result.unsafeGetTensorImpl()->set_sizes_and_strides(
       tensor.sizes(), tensor.strides(), tensor.storage_offset());
   return result;
+}
+
+// What belongs to the parameter's rows in a line of the buffer, in their shape.
+// Not a view to autograd, which a torch::optim::Optimizer could not detach.
+torch::Tensor InLine(const torch::Tensor& line,
+                     const ShardedParameter& parameter) {
+  return at::as_strided(line, parameter.rows.sizes(), parameter.rows.strides(),
+                        parameter.offset)
+      .detach();
 }
 
 bool RowsFollowOneAnother(const torch::Tensor& tensor) {
@@ -75,6 +85,7 @@ ShardedUnit::ShardedUnit(std::string name,
       unsharded_(unsharded) {
   const at::NoGradGuard no_grad;
   for (const NamedTensor& parameter : parameters) Divide(parameter);
+  if (config_.offload && !parameters_.empty()) MoveRowsToHost();
 }
 
 ShardedUnit::~ShardedUnit() {
@@ -123,10 +134,7 @@ void ShardedUnit::Divide(const NamedTensor& parameter) {
                       memory.scalar_type() == values.scalar_type();
   sharded.rows =
       (shares ? whole.detach() : values).narrow(0, sharded.begin, mine);
-  if (!shares) {
-    sharded.rows = sharded.rows.clone();
-    if (config_.offload) sharded.rows = sharded.rows.cpu();
-  }
+  if (!shares) sharded.rows = sharded.rows.clone();
   whole_bytes_ += static_cast<int64_t>(whole.nbytes());
   parameters_.push_back(std::move(sharded));
   if (config_.stage < 3) return;
@@ -138,6 +146,16 @@ void ShardedUnit::Divide(const NamedTensor& parameter) {
                           "or Owned), or read the parameter in its section "
                           "(FullyShardedDataParallel::Run)"));
   Free(added);
+}
+
+void ShardedUnit::MoveRowsToHost() {
+  const torch::Tensor& first = parameters_[0].rows;
+  const auto options =
+      first.options().device(c10::kCPU).pinned_memory(first.device().is_cuda());
+  host_rows_ = at::zeros({line_}, options);
+  host_gradients_ = at::zeros({line_}, options);
+  for (ShardedParameter& parameter : parameters_)
+    parameter.rows = InLine(host_rows_, parameter).copy_(parameter.rows);
 }
 
 int64_t ShardedUnit::trained() const {
@@ -170,10 +188,20 @@ void ShardedUnit::StartGather() {
   if (parameters_.empty()) return;
   const at::NoGradGuard no_grad;
   const auto options = parameters_[0].whole.options().requires_grad(false);
-  gather_.input = at::zeros({line_}, options);
-  for (const ShardedParameter& parameter : parameters_) {
-    gather_.input.narrow(0, parameter.offset, parameter.rows.numel())
-        .copy_(FlatView(parameter.rows));
+  if (host_rows_.defined()) {
+    gather_.input =
+        host_rows_.to(options.device(), /*non_blocking=*/true, /*copy=*/true)
+            .to(options.dtype().toScalarType());
+    host_copy_.emplace(options.device());
+  } else {
+    gather_.input = at::zeros({line_}, options);
+    std::vector<torch::Tensor> parts, rows;
+    for (const ShardedParameter& parameter : parameters_) {
+      parts.push_back(
+          gather_.input.narrow(0, parameter.offset, parameter.rows.numel()));
+      rows.push_back(FlatView(parameter.rows));
+    }
+    at::_foreach_copy_(parts, rows);  // on a GPU one launch for all
   }
   if (groups_.shard.size() == 1) {
     gather_.output = gather_.input;
@@ -303,13 +331,12 @@ void ShardedUnit::FinishReduce() {
     Wait(reduce_, reduce_wait_);
   }
   const torch::Tensor mean = reduce_.output.div_(groups_.ranks());
-  for (ShardedParameter& parameter : parameters_) {
-    if (!parameter.trained()) continue;
-    // Not a view to autograd, which a torch::optim::Optimizer could not detach.
-    SetGradient(parameter,
-                at::as_strided(mean, parameter.rows.sizes(),
-                               parameter.rows.strides(), parameter.offset)
-                    .detach());
+  if (host_gradients_.defined()) {
+    SetHostGradients(mean);
+  } else {
+    for (ShardedParameter& parameter : parameters_) {
+      if (parameter.trained()) SetGradient(parameter, InLine(mean, parameter));
+    }
   }
   unsharded_.Add(-static_cast<int64_t>(reduce_.input.nbytes()));
   reduce_ = {};
@@ -320,16 +347,39 @@ void ShardedUnit::SetGradient(ShardedParameter& parameter,
   torch::Tensor& gradient = parameter.rows.mutable_grad();
   const torch::Tensor& whole = parameter.whole.grad();
   if (config_.stage == 1 && whole.defined() &&
-      whole.scalar_type() == mean.scalar_type() && !config_.offload) {
+      whole.scalar_type() == mean.scalar_type()) {
     // In the memory of the whole one, which is there anyway.
     gradient =
         whole.narrow(0, parameter.begin, parameter.rows.size(0)).detach();
     gradient.copy_(mean);
   } else if (gradient.defined()) {
-    gradient.add_(mean.to(gradient.device()));
+    gradient.add_(mean);
   } else {
-    gradient = mean.to(parameter.rows.device());
+    gradient = mean;
   }
+}
+
+void ShardedUnit::SetHostGradients(const torch::Tensor& mean) {
+  // The optimizer does not see, nor reset, the gradients of no rows.
+  const auto has_gradient = [](const ShardedParameter& parameter) {
+    return parameter.rows.numel() > 0 && parameter.rows.grad().defined();
+  };
+  if (absl::c_any_of(parameters_, has_gradient)) {
+    AwaitHostCopies();
+    host_gradients_.add_(mean.cpu());
+    return;
+  }
+  host_gradients_.copy_(mean, /*non_blocking=*/true);
+  host_copy_.emplace(mean.device());
+  for (ShardedParameter& parameter : parameters_) {
+    if (parameter.trained())
+      parameter.rows.mutable_grad() = InLine(host_gradients_, parameter);
+  }
+}
+
+void ShardedUnit::AwaitHostCopies() {
+  if (host_copy_.has_value()) host_copy_->Wait();
+  host_copy_.reset();
 }
 
 void ShardedUnit::DropGradients() {

@@ -81,6 +81,9 @@ class ShardedUnit {
   // Waits for it, if one is under way: the mean of the ranks' gradients is in
   // the gradients of `rows`, added to what was there.
   void FinishReduce();
+  // Call before the optimizer reads gradients and changes rows in the host's
+  // memory: blocks until the copies of both are over.
+  void AwaitHostCopies();
   // Of ZeRO 1, which keeps whole gradients until the update.
   void DropGradients();
 
@@ -104,6 +107,8 @@ class ShardedUnit {
   // started the exchange: in a pipeline each stage has its own.
   void Wait(Exchange& exchange, ExposedComm& waited);
   void SetGradient(ShardedParameter& parameter, const torch::Tensor& mean);
+  void MoveRowsToHost();
+  void SetHostGradients(const torch::Tensor& mean);
 
   const std::string name_;
   const ShardingGroups& groups_;
@@ -113,6 +118,11 @@ class ShardedUnit {
   int64_t line_ = 0;         // numbers in a line of the buffers
   int64_t whole_bytes_ = 0;  // of the parameters, while they have memory
   int64_t gradient_bytes_ = 0;
+  // With an offloaded optimizer: a line with the rows, and one with their
+  // gradients, in pinned memory, so that the copies are one each way and the
+  // host waits once a step.
+  torch::Tensor host_rows_, host_gradients_;
+  std::optional<DeviceEvent> host_copy_;  // recorded after the last copy
   State state_ = State::kSharded;
   Exchange gather_, reduce_;
   ExposedComm gather_wait_, reduce_wait_;
