@@ -204,6 +204,17 @@ bool IsPairsPingPong(const CollectiveRow& row) {
          first.rank == std::min(first.ranks[0], first.ranks[1]);
 }
 
+// Of tests/virtual_gpu, as the programs mark them.
+bool UsesVirtualGpus(const RunTrace& run) {
+  return std::any_of(
+      run.ranks.begin(), run.ranks.end(), [](const RankTrace& rank) {
+        return std::any_of(rank.run.devices.begin(), rank.run.devices.end(),
+                           [](const std::string& device) {
+                             return absl::StrContains(device, "(virtual)");
+                           });
+      });
+}
+
 absl::StatusOr<std::vector<RunTrace>> LoadFile(const std::string& path) {
   RunCollector collector(path);
   ASSIGN_OR_RETURN(const ReadSummary summary,
@@ -212,16 +223,14 @@ absl::StatusOr<std::vector<RunTrace>> LoadFile(const std::string& path) {
                                   return collector.Add(record);
                                 }));
   std::vector<RunTrace> runs = collector.Take();
+  if (std::any_of(runs.begin(), runs.end(), UsesVirtualGpus)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        path,
+        ": recorded on virtual GPUs, which measure nothing; record "
+        "on real ones"));
+  }
   runs[0].torn_lines = summary.torn_lines;
   return runs;
-}
-
-// As the trainers mark the devices of tests/virtual_gpu.
-bool UsesVirtualGpus(const RunRecord& run) {
-  return std::any_of(run.devices.begin(), run.devices.end(),
-                     [](const std::string& device) {
-                       return absl::StrContains(device, "(virtual)");
-                     });
 }
 
 }  // namespace
@@ -309,11 +318,6 @@ absl::Status CheckRun(const RunTrace& run) {
     return RunError(
         run, absl::StrCat("the run has the records of ", run.ranks.size(),
                           " of its ", world_size, " ranks"));
-  }
-  if (UsesVirtualGpus(run.ranks[0].run)) {
-    return RunError(run,
-                    "the run is of virtual GPUs, which measure nothing; record "
-                    "it on real ones");
   }
   const std::string diverged = WhyDiverged(run);
   if (!diverged.empty()) return RunError(run, diverged);

@@ -48,8 +48,8 @@ struct RunTrace {
 // are one run, in several files too, as where each host of a job wrote its own.
 // Torn lines are skipped: TornLines names them. Fails as RecordFilesIn and
 // VisitRecords do, and where a rank opens one run twice, as in a copy of a
-// file, or the ranks of a run disagree about the world size: with the first
-// file's error.
+// file, the ranks of a run disagree about the world size, or a run is of
+// virtual GPUs: with the first file's error.
 absl::StatusOr<std::vector<RunTrace>> LoadRuns(const std::string& path);
 
 // The record files that `path` names: itself where it is a file, and of a

@@ -54,6 +54,21 @@ TEST(LoadRuns, InterleavedRanksAreSortedOut) {
   EXPECT_TRUE(CheckRun((*runs)[0]).ok());
 }
 
+// Those of trainers and of comm_bench, which take no steps.
+TEST(LoadRuns, VirtualGpusMeasureNothing) {
+  RunRecord run = RunOf("a", 0, 1);
+  run.devices = {"cuda:0"};
+  EXPECT_TRUE(LoadRuns(WriteRecords({run, StepOf(0, 1)})).ok());
+  run.devices = {"cuda:0 (virtual)"};
+  for (const std::vector<Record>& records :
+       {std::vector<Record>{run, StepOf(0, 1)},
+        std::vector<Record>{run, CollectiveRecord()}}) {
+    EXPECT_THAT(std::string(LoadRuns(WriteRecords(records)).status().message()),
+                HasSubstr("runs.jsonl: recorded on virtual GPUs, which measure "
+                          "nothing"));
+  }
+}
+
 TEST(LoadRuns, RunsThatFollowEachOtherInAFileAreApart) {
   const auto runs =
       LoadRuns(WriteRecords({RunOf("a", 0, 1), StepOf(0, 1), StepOf(0, 2),
@@ -224,14 +239,6 @@ TEST(CheckRun, MissingRanksAndStepsAreNamed) {
   EXPECT_THAT(WhyNot(run), HasSubstr("records of 2 of its 3 ranks"));
   run.ranks.clear();
   EXPECT_THAT(WhyNot(run), HasSubstr("no ranks"));
-}
-
-TEST(CheckRun, VirtualGpusMeasureNothing) {
-  RunTrace run = MakeRun({.world_size = 2});
-  for (RankTrace& rank : run.ranks) rank.run.devices = {"cuda:0"};
-  EXPECT_TRUE(CheckRun(run).ok()) << CheckRun(run);
-  for (RankTrace& rank : run.ranks) rank.run.devices = {"cuda:0 (virtual)"};
-  EXPECT_THAT(WhyNot(run), HasSubstr("virtual GPUs, which measure nothing"));
 }
 
 TEST(CheckRun, ADivergedTrainingIsNamed) {
