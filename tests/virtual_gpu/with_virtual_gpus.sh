@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
 # with_virtual_gpus.sh PROGRAM [ARGUMENT]...: runs a program of the CUDA build, and all that it starts, on virtual GPUs.
 set -euo pipefail
-folder="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
-[[ -e "$folder/libvirtual_gpu.so" ]] || folder="$0.runfiles/rankwise/tests/virtual_gpu"
+folder="$0.runfiles/rankwise/tests/virtual_gpu"
+[[ -d "$folder" ]] || folder="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
+folder="$(cd "$folder" && pwd)"
 
 libraries="$(printf '%s ' "$folder"/lib*.so "$folder"/lib*.so.*)"
 export LD_PRELOAD="${libraries% }"
 export RANKWISE_VIRTUAL_GPUS="${RANKWISE_VIRTUAL_GPUS:-8}"
+export PATH="$folder:$PATH"
 exec "$@"
