@@ -204,7 +204,7 @@ bool IsPairsPingPong(const CollectiveRow& row) {
          first.rank == std::min(first.ranks[0], first.ranks[1]);
 }
 
-// Of tests/virtual_gpu, as the programs mark them.
+// Whether a device of a rank is marked as one of tests/virtual_gpu.
 bool UsesVirtualGpus(const RunTrace& run) {
   return std::any_of(
       run.ranks.begin(), run.ranks.end(), [](const RankTrace& rank) {

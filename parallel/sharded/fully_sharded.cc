@@ -238,9 +238,10 @@ void FullyShardedDataParallel::FinishReduces() {
   // EndStep also discards units that ZeRO 3 gathered ahead and nothing used, as
   // in a pipeline whose last action runs a stage's forward again.
   order_.EndStep(/*updates=*/step_syncs_);
-  // The first unit's gradients are usually the last: after them none is
-  // awaited.
-  for (const auto& unit : units()) unit->AwaitHostCopies();
+  // The first unit's gradients usually arrive last: the host waits once.
+  if (step_syncs_) {
+    for (const auto& unit : units()) unit->AwaitHostCopies();
+  }
   buffers_stale_ = step_syncs_;
 }
 

@@ -126,9 +126,10 @@ struct Elementwise {
   std::vector<char*> tensors;
 };
 
-// Its arguments are the number of elements and a lambda that holds an
-// OffsetCalculator (25 dimensions, each with a divisor of 12 bytes and a stride
-// of 4 for each tensor) and then the tensors' addresses.
+// The addresses of the tensors, the output first, of an elementwise kernel over
+// tensors of any strides: its arguments are the number of elements and a lambda
+// that holds an OffsetCalculator (25 dimensions, each with a divisor of 12
+// bytes and a stride of 4 for each tensor) and then the tensors' addresses.
 std::vector<char*> ReadStrided(size_t tensors, void** arguments) {
   constexpr size_t kPointer = sizeof(char*);
   const size_t calculator = 4 + 25 * (12 + 4 * tensors);

@@ -2,7 +2,7 @@
 # with_virtual_gpus.sh PROGRAM [ARGUMENT]...: runs a program of the CUDA build, and all that it starts, on virtual GPUs.
 set -euo pipefail
 folder="$0.runfiles/rankwise/tests/virtual_gpu"
-[[ -d "$folder" ]] || folder="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
+[[ -d "$folder" ]] || folder="$(dirname "${BASH_SOURCE[0]}")"
 folder="$(cd "$folder" && pwd)"
 
 libraries="$(printf '%s ' "$folder"/lib*.so "$folder"/lib*.so.*)"
