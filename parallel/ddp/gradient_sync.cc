@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "ATen/core/grad_mode.h"
+#include "ATen/ops/_foreach_copy.h"
 #include "ATen/ops/zeros_like.h"
 #include "absl/status/status.h"
 #include "c10/util/Exception.h"
@@ -59,7 +60,7 @@ PendingDuration AllReduceSync::Finish() {
     }
     const auto mean =
         torch::utils::unflatten_dense_tensors(bucket.flat[0], bucket.gradients);
-    for (size_t i = 0; i < mean.size(); ++i) bucket.gradients[i].copy_(mean[i]);
+    at::_foreach_copy_(bucket.gradients, mean);  // on a GPU one launch for all
   }
   buckets_.clear();
   return start.has_value()
