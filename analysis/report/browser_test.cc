@@ -10,15 +10,20 @@
 #include <fstream>
 #include <memory>
 #include <set>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
 #include "analysis/answer/answer.h"
 #include "analysis/cost_model/network_model.h"
+#include "analysis/history/history.h"
 #include "analysis/prediction/prediction.h"
 #include "analysis/report/answer_for_test.h"
 #include "analysis/report/report.h"
+#include "analysis/runs/trace_for_test.h"
 #include "analysis/stats/statistics.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -268,6 +273,47 @@ TEST_F(BrowserTest, Prints) {
   Show("--no-pdf-header-footer --print-to-pdf=" + printed);
   ASSERT_TRUE(std::filesystem::exists(printed));
   EXPECT_GT(std::filesystem::file_size(printed), 100000u);
+}
+
+// Two configurations over twelve days, one of which gets slower on the seventh.
+History MadeHistory() {
+  std::vector<RunTrace> runs;
+  for (int day = 0; day < 12; ++day) {
+    for (int i = 0; i < 6; ++i) {
+      RunTrace run = MakeRun(
+          {.world_size = i % 2 + 1,
+           .step_seconds = (i % 2 == 1 && day >= 6 ? 0.11 : 0.1) *
+                           (1 + 0.004 * i + 0.003 * (day % 4)),
+           .run_id = absl::StrFormat("202603%02d-120000-%d", day + 1, i)});
+      for (RankTrace& rank : run.ranks)
+        rank.run.source_hash = absl::StrCat(day);
+      runs.push_back(std::move(run));
+    }
+  }
+  HistoryConfig config;
+  config.metrics = {"step_seconds"};
+  return MakeHistory(runs, config).value();
+}
+
+TEST_F(BrowserTest, DrawsAHistory) {
+  ASSERT_TRUE(
+      WriteHistoryPage(MadeHistory(), {}, "../plotly/plotly.min.js", report_)
+          .ok());
+  for (const char* scheme : {"1", "0"}) {
+    const std::string options =
+        absl::StrCat("--blink-settings=preferredColorScheme=", scheme);
+    const std::string page = Show(options + " --dump-dom");
+    const nlohmann::json status = StatusOf(page);
+    ASSERT_TRUE(status.is_object()) << "the page did not come to its end";
+    EXPECT_THAT(status["errors"], IsEmpty()) << status["errors"];
+    EXPECT_EQ(Drawn(status), std::set<std::string>({"history"}));
+    EXPECT_THAT(page, HasSubstr("slower</td><td>2026-03-07</td>"));
+    EXPECT_THAT(BeyondAPhone(options), MatchesRegex("(-[0-9]+|0)( .*)?"));
+  }
+  Show(
+      "--blink-settings=preferredColorScheme=1 --hide-scrollbars "
+      "--screenshot=" +
+      OutputFolder() + "/history.png >/dev/null");
 }
 
 TEST_F(BrowserTest, ThePictureOfTheReadmeIsMade) {

@@ -1,5 +1,9 @@
+#include "analysis/report/page.h"
+
+#include <filesystem>
+#include <fstream>
+
 #include "absl/strings/match.h"
-#include "analysis/report/report.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -27,18 +31,37 @@ TEST(ScriptSafeJsonTest, ReplacesBytesThatAreNotUtf8) {
             "a\xef\xbf\xbd");
 }
 
-TEST(ReportPageTest, WhatIsPutInIsNotATemplate) {
-  const std::string page =
-      ReportPage("{{data}}", {{"name", "{{plotly}}"}}, "var a = '{{js}}';");
+TEST(PageTextTest, WhatIsPutInIsNotATemplate) {
+  const std::string page = PageText("{{data}}", {{"name", "{{plotly}}"}},
+                                    "var a = '{{js}}';", "drawAll('{{css}}');");
   EXPECT_THAT(page, HasSubstr("<title>{{data}}</title>"));
   EXPECT_THAT(page, HasSubstr(R"({"name":"{{plotly}}"})"));
   EXPECT_THAT(page, HasSubstr("var a = '{{js}}';"));
+  EXPECT_THAT(page, HasSubstr("drawAll('{{css}}');"));
 }
 
-TEST(ReportPageTest, EveryPlaceIsFilled) {
-  const std::string page = ReportPage("title", nullptr, "plotly");
+TEST(PageTextTest, EveryPlaceIsFilled) {
+  const std::string page = PageText("title", nullptr, "plotly", "");
   EXPECT_THAT(page, Not(HasSubstr("{{")));
   EXPECT_TRUE(absl::StartsWith(page, "<!doctype html>"));
+}
+
+TEST(FindPlotlyTest, IsInTheRunfiles) {
+  const std::string root = testing::TempDir() + "/find_plotly";
+  const std::string program = root + "/bin/study";
+  const std::string tests = root + "/bin/study_test.runfiles";
+  EXPECT_THAT(std::string(FindPlotly(program, tests).status().message()),
+              HasSubstr("start study by `./bazelw run`, or pass --plotly_js"));
+  const std::string file = "/plotly/plotly.min.js";
+  const auto make = [&file](const std::string& runfiles) {
+    std::filesystem::create_directories(runfiles + "/plotly");
+    std::ofstream(runfiles + file) << "Plotly";
+  };
+  make(program + ".runfiles");
+  EXPECT_EQ(*FindPlotly(program, tests), program + ".runfiles" + file);
+  EXPECT_EQ(*FindPlotly(program, ""), program + ".runfiles" + file);
+  make(tests);
+  EXPECT_EQ(*FindPlotly(program, tests), tests + file);
 }
 
 }  // namespace

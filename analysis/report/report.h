@@ -23,18 +23,6 @@ struct ReportConfig {
 absl::Status WriteReport(const Answer& answer, const ReportConfig& config,
                          const std::string& path);
 
-// "&lt;b&gt;" for "<b>": safe as an element's text and in quoted attributes.
-std::string HtmlEscaped(absl::string_view text);
-
-// One line of JSON that can stand inside a script element: without "<", so that
-// nothing in it ends the element or opens a comment. Bytes that are not UTF-8
-// become U+FFFD.
-std::string ScriptSafeJson(const nlohmann::json& data);
-
-// `plotly` is the text of plotly.min.js and must not hold "</script".
-std::string ReportPage(absl::string_view title, const nlohmann::json& data,
-                       absl::string_view plotly);
-
 // Everything that the page draws, as one JSON object. Places, names and units
 // are the page's own: page/*.js reads it, nothing else should. Seconds, bytes
 // and shares of 1, as in the answer. Long loss curves are thinned to every k-th

@@ -157,21 +157,6 @@ absl::StatusOr<std::string> ProgramPath(const std::string& trainer_dir,
       "--comm_bench=false"));
 }
 
-absl::StatusOr<std::string> FindPlotly(const std::string& own_path,
-                                       const std::string& runfiles_dir) {
-  const fs::path own_dir = own_path + ".runfiles";
-  const fs::path file = "plotly/plotly.min.js";
-  for (const fs::path& dir : {fs::path(runfiles_dir), own_dir}) {
-    std::error_code error;
-    if (!dir.empty() && fs::is_regular_file(dir / file, error))
-      return (dir / file).string();
-  }
-  return absl::NotFoundError(absl::StrCat(
-      (own_dir / file).string(),
-      " is not there: start the study by `./bazelw run //:study`, pass "
-      "--plotly_js, or go without a report by --report=false"));
-}
-
 HeldSignals::HeldSignals() {
   // It may be inherited as ignored: the kernel would then reap commands itself,
   // and waitpid would never report that they ended.

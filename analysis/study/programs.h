@@ -61,13 +61,6 @@ absl::StatusOr<std::string> FindTrainerDir(const std::string& own_path);
 absl::StatusOr<std::string> ProgramPath(const std::string& trainer_dir,
                                         const std::string& program);
 
-// plotly.min.js in the tree `runfiles_dir` of runfiles, which may be empty
-// (that of a program that has the study among its data, such as a test), else
-// in that of the study's own binary, which exists only where the study itself
-// was built. The error says how to go without.
-absl::StatusOr<std::string> FindPlotly(const std::string& own_path,
-                                       const std::string& runfiles_dir);
-
 }  // namespace rankwise
 
 #endif  // RANKWISE_ANALYSIS_STUDY_PROGRAMS_H_

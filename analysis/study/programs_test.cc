@@ -66,18 +66,6 @@ TEST_F(ProgramPathTest, CommBenchIsBesideTheTrainers) {
             (root_ / "trainers/comm_bench").string());
 }
 
-TEST_F(ProgramPathTest, PlotlyIsInTheRunfiles) {
-  const std::string tests = (root_ / "bin/tests/study_test.runfiles").string();
-  EXPECT_THAT(std::string(FindPlotly(Study(), tests).status().message()),
-              HasSubstr("go without a report by --report=false"));
-  const std::string file = "/plotly/plotly.min.js";
-  MakeBinary("bin/analysis/study/study.runfiles/plotly/plotly.min.js");
-  EXPECT_EQ(*FindPlotly(Study(), tests), Study() + ".runfiles" + file);
-  EXPECT_EQ(*FindPlotly(Study(), ""), Study() + ".runfiles" + file);
-  MakeBinary("bin/tests/study_test.runfiles/plotly/plotly.min.js");
-  EXPECT_EQ(*FindPlotly(Study(), tests), tests + file);
-}
-
 TEST_F(ProgramPathTest, OnlyExecutableFilesAreTrainers) {
   MakeBinary("ddp");
   std::ofstream(root_ / "single") << "text";

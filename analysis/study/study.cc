@@ -22,6 +22,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "analysis/answer/answer.h"
+#include "analysis/report/page.h"
 #include "analysis/report/report.h"
 #include "analysis/study/fixed_memory.h"
 #include "analysis/study/programs.h"
@@ -109,10 +110,6 @@ absl::StatusOr<std::optional<StudyDescription>> ParseCommandLine(int argc,
   RETURN_IF_ERROR(SetFlags(*folder));
   ParseFlags(argc, argv);  // once more: it wins
   return folder;
-}
-
-std::string OwnPath() {
-  return std::filesystem::read_symlink("/proc/self/exe").string();
 }
 
 absl::Status FindPrograms(const StudyConfig& study) {

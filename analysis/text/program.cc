@@ -1,5 +1,6 @@
 #include "analysis/text/program.h"
 
+#include <filesystem>
 #include <iostream>
 #include <utility>
 
@@ -35,6 +36,10 @@ void DescribeProgram(absl::string_view usage, std::string folder) {
     return absl::StrContains(file, folder);
   };
   absl::SetFlagsUsageConfig(config);
+}
+
+std::string OwnPath() {
+  return std::filesystem::read_symlink("/proc/self/exe").string();
 }
 
 absl::Status RefuseArguments(absl::Span<char* const> positional,

@@ -19,6 +19,9 @@ namespace rankwise {
 // flags are parsed.
 void DescribeProgram(absl::string_view usage, std::string folder);
 
+// The path of this process's binary, to find what was built with it.
+std::string OwnPath();
+
 // For a program that takes flags alone: InvalidArgument, naming the first
 // argument and `example`, a flag with its value, where `positional` holds more
 // than the program's own name, with which ParseFlags begins it.

@@ -1,0 +1,136 @@
+// The history from top to bottom: its changes, a chart of each series, tables.
+
+const past = JSON.parse(document.getElementById('report-data').textContent);
+
+// A value with the unit of its series.
+function shown(series, value) {
+  if (series.unit === 's') return milliseconds(value);
+  return series.unit === 'B' ? bytes(value) : `${digits(value, 4)}\u00a0/s`;
+}
+
+function pointName({day, commit}) {
+  return past.by_day ? day : `${commit}, ${day}`;
+}
+
+function pText(p) {
+  return p < 0.001 ? '<0.001' : p.toFixed(3);
+}
+
+// The levels between changes: {begin, end, value}, places of the series.
+function levels(series) {
+  const starts = [0, ...series.changes.map((change) => change.at)];
+  return starts.map((begin, i) => ({
+    begin,
+    end: starts[i + 1] ?? series.points.length,
+    value: series.changes.length === 0 ? null : i === 0 ? series.changes[0].before : series.changes[i - 1].after,
+  }));
+}
+
+function historyFigure(look, width, series) {
+  const scale = series.unit === 's' ? 1e3 : series.unit === 'B' ? 1 / 1048576 : 1;
+  const unit = {'s': 'ms', 'B': 'MiB', '/s': '/s'}[series.unit];
+  const values = series.points.map((point) => scale * point.value);
+  const end = (at) => series.points.map((point) => scaled(endOf(point.interval, at), scale));
+  const places = series.points.map((point) => point.point);
+  const measured = {
+    type: 'scatter', mode: 'markers', name: 'measured', x: places, y: values,
+    marker: {color: look.blue, size: 8},
+    error_y: errorBars(values, end(0), end(1), look.blue),
+    text: series.points.map((point) => hoverText(
+        pointName(past.points[point.point]), `${shown(series, point.value)} ` +
+        interval(point.interval, (value) => shown(series, value)), plural(point.repetitions, 'repetition'))),
+    hoverinfo: 'text',
+  };
+  const level = levels(series).filter(({value}) => value !== null).map(({begin, end, value}, n) => ({
+    type: 'scatter', mode: 'lines', name: 'level', legendgroup: 'level', showlegend: n === 0,
+    x: [places[begin] - 0.4, places[end - 1] + 0.4], y: [scale * value, scale * value],
+    line: {color: look.vermillion, width: 3}, hoverinfo: 'skip',
+  }));
+  const stride = Math.max(1, Math.ceil(past.points.length / (width < 800 ? 6 : 12)));
+  const ticks = past.points.map((point, i) => i).filter((i) => i % stride === 0);
+  return {
+    data: [...level, measured],
+    layout: layout(look, chartHeight(width), {
+      xaxis: axis(look, past.by_day ? 'day (UTC)' : 'day of the commit\'s first run (UTC)', {
+        tickvals: ticks, ticktext: ticks.map((i) => past.points[i].day), range: [-0.6, past.points.length - 0.4]}),
+      yaxis: axis(look, `${series.metric}, ${unit}`),
+      shapes: series.changes.map((change) => ({
+        type: 'line', yref: 'paper', y0: 0, y1: 1, x0: places[change.at] - 0.5, x1: places[change.at] - 0.5,
+        line: {color: look.muted, dash: 'dot', width: 1.5}})),
+    }),
+  };
+}
+
+function addChanges() {
+  const rows = past.series.flatMap((series) => series.changes.map((change) => ({series, change})));
+  const part = section('changes', 'What changed', past.test);
+  if (rows.length === 0) {
+    part.append(element('p', {}, 'No change was found.'));
+    return;
+  }
+  const pointOf = ({series, change}) => past.points[series.points[change.at].point];
+  table(part, 'changes-table', 'Changes of level', [
+    textColumn('configuration', 'configuration', (row) => row.series.name),
+    textColumn('metric', 'metric', (row) => row.series.metric),
+    textColumn('change', 'change', (row) => row.change.word),
+    textColumn('from', 'day', (row) => pointOf(row).day),
+    textColumn('commit', 'commit', (row) => pointOf(row).commit),
+    {...numberColumn('before', 'before', (row) => row.change.before), show: (row) => shown(row.series, row.change.before)},
+    {...numberColumn('after', 'after', (row) => row.change.after), show: (row) => shown(row.series, row.change.after)},
+    numberColumn('after/before', 'ratio', (row) => row.change.ratio, (value) => value.toFixed(3)),
+    intervalColumn('ratio', (row) => row.change.interval, (value) => value.toFixed(3)),
+    numberColumn('p', 'p', (row) => row.change.p, pText),
+  ], rows);
+}
+
+function addSeries() {
+  const part = section(
+      'series', 'Over time',
+      `Each point is the geometric mean over the repetitions of a ${past.by_day ? 'day' : 'commit'}, with its 95 % interval.`);
+  // Those that changed come first.
+  const order = [...past.series].sort((a, b) => b.changes.length - a.changes.length);
+  let chosen = 0;
+  let draw = () => {};
+  const names = order.map((series) => `${series.name}, ${series.metric}` +
+      (series.changes.length > 0 ? ` (${plural(series.changes.length, 'change')})` : ''));
+  select(controls(part), 'series', names, 0, (place) => {
+    chosen = place;
+    draw();
+  });
+  draw = chart(part, 'history', 'A figure over time', (look, width) => historyFigure(look, width, order[chosen]));
+}
+
+function addValues() {
+  const part = section('values', 'All figures', '');
+  const rows = past.series.flatMap((series) => series.points.map((point) => ({series, point})));
+  const of = (row) => past.points[row.point.point];
+  table(part, 'history-table', 'Points of all series', [
+    textColumn('configuration', 'configuration', (row) => row.series.name),
+    textColumn('metric', 'metric', (row) => row.series.metric),
+    textColumn('day', 'day', (row) => of(row).day),
+    textColumn('commit', 'commit', (row) => of(row).commit),
+    numberColumn('repetitions', 'repetitions', (row) => row.point.repetitions, String),
+    {...numberColumn('value', 'value', (row) => row.point.value), show: (row) => shown(row.series, row.point.value)},
+    {...intervalColumn('value', (row) => row.point.interval, digits),
+      show: (row) => (row.point.interval === null ? '' : interval(row.point.interval, (value) => shown(row.series, value)))},
+  ], rows);
+  if (past.remarks.length > 0) {
+    part.append(element('h3', {}, 'Notes'),
+                element('ul', {}, ...past.remarks.map((remark) => element('li', {}, remark))));
+  }
+}
+
+async function showHistory() {
+  const runs = past.points.reduce((sum, point) => sum + point.runs, 0);
+  document.getElementById('subtitle').textContent =
+      `${plural(past.points.length, past.by_day ? 'day' : 'commit')} · ${plural(runs, 'run')} · ${past.series.length} series`;
+  addChanges();
+  addSeries();
+  addValues();
+  await showCharts();
+}
+
+showHistory().then(() => report(true), (error) => {
+  pageErrors.push(String(error));
+  report(false);
+});

@@ -1,0 +1,98 @@
+#include "analysis/report/page.h"
+
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <system_error>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "records/replace_file.h"
+#include "third_party/absl/status_macros.h"
+
+namespace rankwise {
+
+// The files of page/, as the build puts them into the binary.
+extern const char kPageHtml[];    // with {{title}}, {{css}}, {{data}}, ...
+extern const char kPageCss[];     // goes to {{css}}
+extern const char kPageErrors[];  // to {{errors}}: runs before all else
+extern const char kPageParts[];   // to {{parts}}: what all pages share
+
+namespace {
+
+namespace fs = std::filesystem;
+using ::nlohmann::json;
+
+// The text of a script that can stand inside a page.
+absl::StatusOr<std::string> ReadPlotly(const std::string& path) {
+  errno = 0;
+  std::ifstream in(path, std::ios::binary);
+  const std::string text((std::istreambuf_iterator<char>(in)),
+                         std::istreambuf_iterator<char>());
+  if (!in || text.empty()) {
+    return absl::ErrnoToStatus(
+        errno == 0 ? EIO : errno,
+        absl::StrCat("reading ", path,
+                     ", which draws the report: it should be plotly.min.js"));
+  }
+  if (!absl::StrContains(text, "Plotly") ||
+      absl::StrContains(absl::AsciiStrToLower(text), "</script")) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        path, ": expected plotly.min.js, as @plotly//:plotly_js brings it"));
+  }
+  return text;
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> FindPlotly(const std::string& own_path,
+                                       const std::string& runfiles_dir) {
+  const fs::path own_dir = own_path + ".runfiles";
+  const fs::path file = "plotly/plotly.min.js";
+  for (const fs::path& dir : {fs::path(runfiles_dir), own_dir}) {
+    std::error_code error;
+    if (!dir.empty() && fs::is_regular_file(dir / file, error))
+      return (dir / file).string();
+  }
+  return absl::NotFoundError(absl::StrCat(
+      (own_dir / file).string(), ", which draws the page, is not there: start ",
+      fs::path(own_path).filename().string(),
+      " by `./bazelw run`, or pass --plotly_js"));
+}
+
+std::string HtmlEscaped(absl::string_view text) {
+  return absl::StrReplaceAll(text, {{"&", "&amp;"},
+                                    {"<", "&lt;"},
+                                    {">", "&gt;"},
+                                    {"\"", "&quot;"},
+                                    {"'", "&#39;"}});
+}
+
+std::string ScriptSafeJson(const json& data) {
+  const std::string text =
+      data.dump(-1, ' ', false, json::error_handler_t::replace);
+  return absl::StrReplaceAll(text, {{"<", "\\u003c"}});
+}
+
+std::string PageText(absl::string_view title, const json& data,
+                     absl::string_view plotly, absl::string_view script) {
+  // In one pass, so that what is put in is not searched in its turn.
+  return absl::StrReplaceAll(kPageHtml, {{"{{title}}", HtmlEscaped(title)},
+                                         {"{{css}}", kPageCss},
+                                         {"{{data}}", ScriptSafeJson(data)},
+                                         {"{{errors}}", kPageErrors},
+                                         {"{{plotly}}", plotly},
+                                         {"{{parts}}", kPageParts},
+                                         {"{{js}}", script}});
+}
+
+absl::Status WritePage(const PageConfig& config, const json& data,
+                       const std::string& path) {
+  ASSIGN_OR_RETURN(const std::string plotly, ReadPlotly(config.plotly_js));
+  return ReplaceFile(path, PageText(config.title, data, plotly, config.script));
+}
+
+}  // namespace rankwise
