@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/strings/escaping.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "torch/types.h"
@@ -227,7 +226,6 @@ TEST_F(CheckpointBlocksTest, AnotherShapeIsRefused) {
               HasSubstr("model.few has another shape: [2, 3], not [3]"));
 }
 
-// As this program's first version wrote it.
 // A file of its own checksum that says of its tensor w, 2 x 3, which block it
 // is.
 std::string ReadingBlock(const std::string& dir, const std::string& blocks) {
@@ -296,39 +294,6 @@ TEST_F(CheckpointBlocksTest, AnOverlapInAGridIsFound) {
   EXPECT_THAT(std::string(CheckpointReader::Open(set).status().message()),
               HasSubstr(set.paths[10] +
                         ": its block of the tensor w overlaps another one"));
-}
-
-TEST_F(CheckpointBlocksTest, Version1IsRead) {
-  const std::string header =
-      R"({"__metadata__":{"config":"{}","format":"pt",)"
-      R"("rankwise.checkpoint_version":"1",)"
-      R"("rankwise.checksum":"37f19b4cf6e2b94e","rankwise.epoch":"2",)"
-      R"("rankwise.position":"3","rankwise.step":"7"},)"
-      R"("model.w":{"dtype":"F32","shape":[2,2],"data_offsets":[0,16]},)"
-      R"("rng.0":{"dtype":"U8","shape":[3],"data_offsets":[16,19]}})";
-  std::string bytes =
-      std::string("\x30\x01\0\0\0\0\0\0", 8) + header +
-      absl::HexStringToBytes("0000003f000080bf00000040000040400102ff");
-  fs::create_directories(dir_);
-  CheckpointStore store = StoreOf(0, 1);
-  std::ofstream(store.Path(7), std::ios::binary) << bytes;
-  std::vector<std::string> warnings;
-  const auto loaded = LoadAll(store, &warnings);
-  ASSERT_TRUE(loaded.ok()) << loaded.status();
-  EXPECT_EQ((*loaded)->epoch, 2);
-  EXPECT_EQ((*loaded)->position, 3);
-  EXPECT_EQ((*loaded)->metadata.at("config"), "{}");
-  const auto tensors = TensorsOf(**loaded);
-  EXPECT_TRUE(tensors.at("model.w").equal(
-      torch::tensor({0.5f, -1.0f, 2.0f, 3.0f}).reshape({2, 2})));
-  EXPECT_TRUE(
-      tensors.at("rng.0").equal(torch::tensor({1, 2, 255}, torch::kByte)));
-
-  bytes.back() = '\0';
-  std::ofstream(store.Path(7), std::ios::binary) << bytes;
-  EXPECT_THAT(std::string(LoadAll(store, &warnings).status().message()),
-              AllOf(HasSubstr(store.Path(7)),
-                    HasSubstr("was written: the file was changed")));
 }
 
 }  // namespace

@@ -233,16 +233,14 @@ absl::StatusOr<CheckpointFile> CheckpointFile::Open(
 absl::Status CheckpointFile::Decode(const CheckpointName& name) {
   SafetensorsMetadata metadata = header_.metadata;
   ASSIGN_OR_RETURN(checksum_, Take(metadata, kChecksumKey));
-  RETURN_IF_ERROR(TakeNumber(metadata, kVersionKey, version_));
-  if (version_ < 1 || version_ > kVersion) {
-    return absl::DataLossError(absl::StrCat("has checkpoint version ", version_,
-                                            "; this program reads versions 1 "
-                                            "to ",
+  int64_t version = 0;
+  RETURN_IF_ERROR(TakeNumber(metadata, kVersionKey, version));
+  if (version != kVersion) {
+    return absl::DataLossError(absl::StrCat("has checkpoint version ", version,
+                                            "; this program reads version ",
                                             kVersion));
   }
-  if (version_ > 1) {
-    RETURN_IF_ERROR(CheckHeader(metadata));
-  }
+  RETURN_IF_ERROR(CheckHeader(metadata));
   RETURN_IF_ERROR(TakeNumber(metadata, kStepKey, saved_.step));
   RETURN_IF_ERROR(TakeNumber(metadata, kEpochKey, saved_.epoch));
   RETURN_IF_ERROR(TakeNumber(metadata, kPositionKey, saved_.position));
@@ -302,9 +300,6 @@ absl::Status CheckpointFile::DecodeBlocks(SafetensorsMetadata& metadata) {
 absl::StatusOr<torch::Tensor> CheckpointFile::ReadRows(const Block& block,
                                                        int64_t begin,
                                                        int64_t end) {
-  if (version_ == 1) {
-    RETURN_IF_ERROR(CheckVersion1());
-  }
   const TensorEntry& entry = header_.entries[block.entry];
   const int64_t size = entry.end - entry.begin;
   std::vector<int64_t> shape = entry.shape;
@@ -318,9 +313,7 @@ absl::StatusOr<torch::Tensor> CheckpointFile::ReadRows(const Block& block,
   ASSIGN_OR_RETURN(const torch::Tensor bytes,
                    LoadSafetensorsBytes(path_, header_, entry.begin + from,
                                         entry.begin + to));
-  if (version_ > 1) {
-    RETURN_IF_ERROR(CheckChunks(bytes, block.first_chunk + from / kChunkBytes));
-  }
+  RETURN_IF_ERROR(CheckChunks(bytes, block.first_chunk + from / kChunkBytes));
   return bytes.narrow(0, first - from, last - first)
       .view(entry.dtype)
       .view(shape);
@@ -332,26 +325,6 @@ absl::Status CheckpointFile::CheckChunks(const torch::Tensor& bytes,
   const absl::Status same =
       CheckSame(found, checksums_.substr(first * kDigits, found.size()));
   return same.ok() ? same : Of(path_, same);
-}
-
-// One checksum over the metadata, and the tensors by name.
-absl::Status CheckpointFile::CheckVersion1() {
-  if (checked_) return absl::OkStatus();
-  Checksum checksum;
-  AddMetadata(header_.metadata, checksum);
-  std::map<std::string, const TensorEntry*> by_name;
-  for (const TensorEntry& entry : header_.entries) by_name[entry.name] = &entry;
-  for (const auto& [name, entry] : by_name) {
-    ASSIGN_OR_RETURN(
-        const torch::Tensor bytes,
-        LoadSafetensorsBytes(path_, header_, entry->begin, entry->end));
-    AddEntry(*entry, checksum);
-    checksum.Add(bytes.const_data_ptr(), bytes.nbytes());
-  }
-  const absl::Status same = CheckSame(Digits(checksum), checksum_);
-  if (!same.ok()) return Of(path_, same);
-  checked_ = true;
-  return absl::OkStatus();
 }
 
 }  // namespace rankwise

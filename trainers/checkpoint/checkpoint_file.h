@@ -15,8 +15,7 @@
 //                       entries' names, types and shapes
 //
 // An entry has the name of its tensor; further blocks of the same tensor in a
-// file have "#1", "#2" and so on behind it. Version 1, which is read too, has
-// whole tensors only and one checksum, over all of the file.
+// file have "#1", "#2" and so on behind it.
 #ifndef RANKWISE_TRAINERS_CHECKPOINT_CHECKPOINT_FILE_H_
 #define RANKWISE_TRAINERS_CHECKPOINT_CHECKPOINT_FILE_H_
 
@@ -101,16 +100,13 @@ class CheckpointFile {
   absl::Status DecodeBlocks(SafetensorsMetadata& metadata);
   absl::Status CheckHeader(SafetensorsMetadata& metadata);
   absl::Status CheckChunks(const torch::Tensor& bytes, int64_t first) const;
-  absl::Status CheckVersion1();
 
   std::string path_;
   SafetensorsHeader header_;
   Checkpoint saved_;
   std::vector<Block> blocks_;  // in the order of the header's entries
-  int64_t version_ = 0;
-  std::string checksum_;   // of the header; in version 1 of all
-  std::string checksums_;  // of the chunks
-  bool checked_ = false;   // the whole file, of version 1
+  std::string checksum_;       // of the header
+  std::string checksums_;      // of the chunks
 };
 
 }  // namespace rankwise

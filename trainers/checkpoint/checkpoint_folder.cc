@@ -62,16 +62,6 @@ absl::StatusOr<int64_t> AddFile(const fs::path& dir, const std::string& file,
   return bytes;
 }
 
-// A name under which no earlier file was set aside. Two ranks can pick the same
-// name only for the same file, which only one of them can rename.
-std::string UnusedSupersededPath(const std::string& path) {
-  std::string unused = absl::StrCat(path, kSupersededSuffix);
-  std::error_code ignored;  // the rename reports it
-  for (int number = 2; fs::exists(unused, ignored); ++number)
-    unused = absl::StrCat(path, kSupersededSuffix, ".", number);
-  return unused;
-}
-
 }  // namespace
 
 absl::Status MakeCheckpointFolder(const std::string& dir) {
@@ -180,7 +170,7 @@ std::vector<CheckpointSet> SetsToRemove(const std::vector<CheckpointSet>& sets,
 absl::Status SupersedeSet(const CheckpointSet& set) {
   for (const auto& [shard, path] : set.paths) {
     std::error_code error;
-    fs::rename(path, UnusedSupersededPath(path), error);
+    fs::rename(path, path + kSupersededSuffix, error);
     if (error && error != std::errc::no_such_file_or_directory) {
       return FolderError("set aside the later checkpoint", path, error);
     }
