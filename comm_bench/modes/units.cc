@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <deque>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -11,6 +10,7 @@
 #include "comm_bench/timing/agreement.h"
 #include "parallel/clock/steady_time.h"
 #include "parallel/device/device_event.h"
+#include "parallel/sharded/order/unit_order.h"
 #include "records/text.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 
@@ -19,8 +19,8 @@ namespace {
 
 constexpr int kComputingAlone = -1;
 
-// One rank's step.
-class ShardedStep {
+// One rank's step, without parameters: UnitOrder says what comes when.
+class ShardedStep final : public Units {
  public:
   ShardedStep(c10d::ProcessGroup& group, const std::vector<Unit>& units,
               int stage, std::function<void(double seconds)> compute)
@@ -28,17 +28,28 @@ class ShardedStep {
         units_(units),
         stage_(stage),
         compute_(std::move(compute)),
-        gathers_(units.size()) {}
+        gathers_(units.size()),
+        reductions_(units.size()) {}
 
   void Run(int prefetch) {
     sent_bytes_ = 0;
     communicates_ = prefetch != kComputingAlone;
-    prefetch_ = std::max(prefetch, 0);
-    const auto count = static_cast<int>(units_.size());
-    for (int unit = 0; unit < count; ++unit) Forward(unit, unit + 1 == count);
-    for (int unit = count - 1; unit >= 0; --unit) Backward(unit);
-    while (!reducing_.empty()) FinishReduce();
-    for (Exchange& gather : gathers_) gather = {};  // the update follows
+    const size_t count = units_.size();
+    UnitOrder order(*this, count,
+                    {.zero = stage_, .prefetch = std::max(prefetch, 0)});
+    for (size_t unit = 0; unit < count; ++unit) order.AddSection({unit});
+    for (size_t unit = 0; unit < count; ++unit) {
+      order.BeginForward(unit);
+      Compute(units_[unit].compute_seconds);
+      order.EndForward(unit, /*trains=*/true);
+    }
+    for (size_t unit = count; unit-- > 0;) {
+      order.BeginBackward(unit);
+      Compute(2 * units_[unit].compute_seconds);
+      order.FinishUnit(unit, /*reduces=*/true);
+    }
+    order.EndBackward();
+    order.EndStep(/*updates=*/true);
   }
 
   double sent_bytes() const { return sent_bytes_; }
@@ -50,44 +61,22 @@ class ShardedStep {
     Works works = {};
   };
 
-  void Forward(int unit, bool is_last) {
-    Need(unit);
-    const int end =
-        std::min(unit + 1 + prefetch_, static_cast<int>(units_.size()));
-    for (int next = unit + 1; next < end; ++next) Gather(next);
-    Compute(units_[unit].compute_seconds);
-    if (stage_ == 3 && !is_last) gathers_[unit] = {};
+  bool Gathered(size_t unit) const override { return gathers_[unit].started; }
+  void StartGather(size_t unit) override {
+    Start(all_gather_, units_[unit].gather, gathers_[unit]);
   }
-
-  void Backward(int unit) {
-    if (stage_ == 3) {
-      Need(unit);
-      for (int next = unit - 1; next >= std::max(unit - prefetch_, 0); --next)
-        Gather(next);
-    }
-    Compute(2 * units_[unit].compute_seconds);
-    if (stage_ == 3) gathers_[unit] = {};
-    while (static_cast<int>(reducing_.size()) > prefetch_) FinishReduce();
-    Start(reduce_scatter_, units_[unit].reduce, reducing_.emplace_back());
+  void FinishGather(size_t unit) override { Await(gathers_[unit]); }
+  void Invalidate(size_t unit) override { gathers_[unit] = {}; }
+  void StartReduce(size_t unit) override {
+    Start(reduce_scatter_, units_[unit].reduce, reductions_[unit]);
+  }
+  void FinishReduce(size_t unit) override {
+    Await(reductions_[unit]);
+    reductions_[unit] = {};
   }
 
   void Compute(double seconds) {
     if (seconds > 0) compute_(seconds);
-  }
-
-  void Gather(int unit) {
-    if (!gathers_[unit].started)
-      Start(all_gather_, units_[unit].gather, gathers_[unit]);
-  }
-
-  void Need(int unit) {
-    Gather(unit);
-    Await(gathers_[unit]);
-  }
-
-  void FinishReduce() {
-    Await(reducing_.front());
-    reducing_.pop_front();
   }
 
   void Start(const Collective& collective, const Call& call,
@@ -112,10 +101,8 @@ class ShardedStep {
   const std::vector<Unit>& units_;
   const int stage_;
   const std::function<void(double seconds)> compute_;
-  std::vector<Exchange> gathers_;  // by unit
-  std::deque<Exchange> reducing_;  // the oldest first
+  std::vector<Exchange> gathers_, reductions_;  // by unit
   bool communicates_ = true;
-  int prefetch_ = 0;
   double sent_bytes_ = 0;
 };
 

@@ -51,11 +51,8 @@ struct UnitsResult {
   bool stopped = false;        // by `stop`
 };
 
-// Runs the step as FullyShardedDataParallel does, in all ways in turn. Forward
-// gathers each unit, and the next `prefetch` ones before it computes. Backward
-// goes through the units from the last to the first; ZeRO 3 frees a unit after
-// its forward and gathers it again here, but for the last, and at most
-// `prefetch` + 1 reductions are under way. Buffers are made and freed with each
+// Runs the step in the order of UnitOrder, which FullyShardedDataParallel
+// executes, too, in all ways in turn. Buffers are made and freed with each
 // call, as the engine does. Collective over all ranks of `control`, those of
 // `group`; `units` not empty. `stop`, set on any rank, ends it early with what
 // was measured, possibly nothing. Throws what a failed call throws.
