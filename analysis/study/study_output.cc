@@ -84,13 +84,6 @@ double GuessedSeconds(const StudyConfig& config, const PlannedRun& run,
          seconds_per_example / speedup;
 }
 
-// The same for comm_bench, and for a model whose speed is not known as if it
-// were a small one, to be corrected by what its runs take.
-double UncorrectedSeconds(const StudyConfig& config, const PlannedRun& run) {
-  return run.IsTraining() ? GuessedSeconds(config, run, 1e-3)
-                          : kCommBenchSeconds;
-}
-
 std::optional<RunTime> RoughTime(const StudyConfig& config,
                                  const PlannedRun& run) {
   if (!run.IsTraining()) return RunTime{kCommBenchSeconds, kRough};
@@ -167,11 +160,9 @@ std::optional<RunTime> RunTimes::Of(const StudyConfig& config,
   if (own != own_.end()) return RunTime{Median(own->second), "its own runs"};
   const auto earlier = by_cell_.find(run.CellStem());
   if (earlier == by_cell_.end()) {
-    const std::optional<double> correction = Correction(run);
-    if (!correction.has_value()) return RoughTime(config, run);
-    return RunTime{
-        StartUpSeconds(run) + *correction * UncorrectedSeconds(config, run),
-        "runs like it"};
+    const std::vector<double>& others = run.IsTraining() ? trained_ : others_;
+    if (others.empty()) return RoughTime(config, run);
+    return RunTime{Median(others), "the runs so far"};
   }
   auto [time, steps] = earlier->second;
   if (!run.IsTraining()) return time;
@@ -181,38 +172,9 @@ std::optional<RunTime> RunTimes::Of(const StudyConfig& config,
   return time;
 }
 
-void RunTimes::Add(const StudyConfig& config, const PlannedRun& run,
-                   double seconds) {
+void RunTimes::Add(const PlannedRun& run, double seconds) {
   own_[run.CellStem()].push_back(seconds);
-  if (seconds == 0) return;
-  const double after_start = std::max(0.0, seconds - StartUpSeconds(run));
-  corrections_.emplace_back(run, after_start / UncorrectedSeconds(config, run));
-}
-
-std::optional<double> RunTimes::Correction(const PlannedRun& run) const {
-  const auto same_kind = [&run](const PlannedRun& other) {
-    return other.IsTraining() == run.IsTraining();
-  };
-  const auto same_trainer = [&run](const PlannedRun& other) {
-    return other.trainer == run.trainer;
-  };
-  const auto same_size = [&run](const PlannedRun& other) {
-    return other.world_size == run.world_size;
-  };
-  std::vector<double> alike[4];  // the most alike first
-  for (const auto& [other, correction] : corrections_) {
-    if (!same_kind(other)) continue;
-    if (same_trainer(other) && same_size(other)) {
-      alike[0].push_back(correction);
-    }
-    if (same_trainer(other)) alike[1].push_back(correction);
-    if (same_size(other)) alike[2].push_back(correction);
-    alike[3].push_back(correction);
-  }
-  for (const std::vector<double>& corrections : alike) {
-    if (!corrections.empty()) return Median(corrections);
-  }
-  return std::nullopt;
+  if (seconds > 0) (run.IsTraining() ? trained_ : others_).push_back(seconds);
 }
 
 absl::Duration RunTimes::Sum(const StudyConfig& config,

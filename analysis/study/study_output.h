@@ -31,18 +31,18 @@ class RunTimes {
   RunTimes(const std::string& results_dir, const std::string& own_dir,
            const StudyDescription& study);
 
-  // The median of the cell's earlier runs, of other lengths in proportion to
-  // the steps. Without any a rough guess: start-up of 0.5 s and 0.3 s per rank,
-  // and the examples at one thread's speed on an EPYC core, which more threads
-  // and, but for model_parallel, more ranks share at 60 % efficiency. Nothing
-  // for a model whose speed is not known. Once runs were added, the median of
-  // the cell's own, or the guess corrected by the runs most like it.
+  // The median of the cell's runs of this study, else of its earlier runs, of
+  // other lengths in proportion to the steps, else of this study's runs of
+  // other cells. Before there are any, a rough guess: start-up of 0.5 s and 0.3
+  // s per rank, and the examples at one thread's speed on an EPYC core, which
+  // more threads and, but for model_parallel, more ranks share at 60 %
+  // efficiency. Nothing for a model whose speed is not known.
   std::optional<RunTime> Of(const StudyConfig& config,
                             const PlannedRun& run) const;
 
   // That this study's `run` took so long, start-up included; 0: that others of
   // its cell will be skipped.
-  void Add(const StudyConfig& config, const PlannedRun& run, double seconds);
+  void Add(const PlannedRun& run, double seconds);
 
   // How long these take one after the other. Without a time of some of them,
   // they are taken to be as long as the others; zero where none has a time.
@@ -50,8 +50,6 @@ class RunTimes {
                      absl::Span<const PlannedRun> runs) const;
 
  private:
-  // What the guess of `run`'s time after its start-up is to be multiplied by.
-  std::optional<double> Correction(const PlannedRun& run) const;
   void Read(const std::string& dir, const StudyDescription& study);
 
   struct Earlier {
@@ -60,8 +58,8 @@ class RunTimes {
   };
   std::map<std::string, Earlier> by_cell_;          // PlannedRun::CellStem
   std::map<std::string, std::vector<double>> own_;  // seconds, likewise
-  // Of the runs added: measured time after start-up over the guessed one.
-  std::vector<std::pair<PlannedRun, double>> corrections_;
+  // The same of all cells: of training, and of comm_bench.
+  std::vector<double> trained_, others_;
 };
 
 // "Study of single, ddp at world sizes 1, 2: 63 runs of 60 steps, ..."

@@ -127,7 +127,7 @@ double MadeSeconds(const StudyConfig& config, const PlannedRun& run,
                   std::min<double>(4, static_cast<double>(run.world_size))));
 }
 
-TEST_F(RunTimesTest, TheTimeLeftIsRightWithin20Percent) {
+TEST_F(RunTimesTest, TheTimeLeftIsSoonRightWithin20Percent) {
   config_.model = "my_model";  // of unknown speed
   config_.cores = 4;
   config_.world_sizes = {1, 2, 4};
@@ -147,26 +147,29 @@ TEST_F(RunTimesTest, TheTimeLeftIsRightWithin20Percent) {
     RunTimes times = Load();
     double truth = std::accumulate(seconds.begin(), seconds.end(), 0.0);
     for (size_t done = 0; done + 1 < runs.size(); ++done) {
-      times.Add(config_, runs[done], seconds[done]);
+      times.Add(runs[done], seconds[done]);
       truth -= seconds[done];
       if (done + 1 < runs.size() / 10) continue;
       const auto left = absl::MakeConstSpan(runs).subspan(done + 1);
+      const double bound = done + 1 < runs.size() / 5 ? 0.35 : 0.2;
       EXPECT_NEAR(absl::ToDoubleSeconds(times.Sum(config_, left)), truth,
-                  0.2 * truth)
+                  bound * truth)
           << "after " << done + 1 << " of " << runs.size() << " runs, seed "
           << seed;
     }
   }
 }
 
-TEST_F(RunTimesTest, ACellsOwnRunsCorrectThoseLikeIt) {
+TEST_F(RunTimesTest, RunsSoFarStandForThoseToCome) {
   RunTimes times = Load();
-  const PlannedRun twice = {"ddp", 2, 64};
-  times.Add(config_, run_, 1.1 + 10);  // 1.1 s of start-up
-  EXPECT_DOUBLE_EQ(times.Of(config_, run_)->seconds, 11.1);
-  EXPECT_DOUBLE_EQ(times.Of(config_, twice)->seconds, 21.1);
+  const PlannedRun other = {"ddp", 2, 64};
+  times.Add(run_, 11);
+  times.Add(run_, 12);
+  times.Add(run_, 19);
+  EXPECT_DOUBLE_EQ(times.Of(config_, run_)->seconds, 12);
+  EXPECT_DOUBLE_EQ(times.Of(config_, other)->seconds, 12);
   EXPECT_DOUBLE_EQ(times.Of(config_, {"comm_bench", 2, 0})->seconds, 15);
-  EXPECT_EQ(times.Sum(config_, {run_, twice}), absl::Seconds(11.1 + 21.1));
+  EXPECT_EQ(times.Sum(config_, {run_, other}), absl::Seconds(24));
 }
 
 RunTrace RunOf(const std::string& source_hash) {

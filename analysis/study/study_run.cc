@@ -160,10 +160,10 @@ class StudyRunner {
     const absl::Duration elapsed = Since(start);
     if (!trace.ok()) {
       ++tally.failed;
-      if (tally.done == 0) times_.Add(config_, run, 0);  // others are skipped
+      if (tally.done == 0) times_.Add(run, 0);  // others are skipped
       return trace.status();
     }
-    times_.Add(config_, run, absl::ToDoubleSeconds(elapsed));
+    times_.Add(run, absl::ToDoubleSeconds(elapsed));
     AddDuration(config_.output_dir, run.FileStem(), elapsed);
     const std::string achieved = Achieved(*trace, config_, elapsed);
     Keep(*std::move(trace), run);
@@ -251,7 +251,7 @@ StudyResult RunStudy(const StudyConfig& config,
     if (found.ok()) {
       finished.emplace_back(*std::move(found), run);
       const auto known = took.find(run.FileStem());
-      if (known != took.end()) times.Add(config, run, known->second);
+      if (known != took.end()) times.Add(run, known->second);
     } else {
       missing.push_back(run);
     }
