@@ -18,12 +18,13 @@
 namespace rankwise {
 namespace {
 
-// What a rank spent in `part` of a step after warm-up: mean over steps and
-// ranks.
+// What a rank that trains spent in `part` of a step after warm-up: mean over
+// steps and ranks.
 double MeanSeconds(const RunTrace& run, const ThroughputConfig& config,
                    double StepRecord::*part) {
   double sum = 0, steps = 0;
   for (const RankTrace& trace : run.ranks) {
+    if (Serves(trace)) continue;
     for (size_t i = config.warmup_steps; i < trace.steps.size(); ++i) {
       sum += trace.steps[i].*part;
       ++steps;

@@ -76,6 +76,19 @@ TEST(MeasureRecordSet, AnotherCpuIsAnotherConfiguration) {
   EXPECT_EQ(set.configurations[1].name, "ddp on 2 ranks, batch 64, B CPU");
 }
 
+TEST(MeasureRecordSet, ParameterServersDoNotDiluteTheWorkersSeconds) {
+  RunTrace run = MakeRun({.binary = "parameter_server", .world_size = 3});
+  run.ranks[0].updates.emplace_back();  // a server
+  for (StepRecord& step : run.ranks[0].steps) {
+    step.exposed_comm_seconds = step.data_wait_seconds = 0;
+  }
+  const RecordSet set = MeasureRecordSet({run}, {});
+  ASSERT_EQ(set.configurations.size(), 1u);
+  const auto& samples = set.configurations[0].samples;
+  EXPECT_NEAR(samples.at("exposed_comm_seconds")[0], 0.01, 1e-12);
+  EXPECT_NEAR(samples.at("data_wait_seconds")[0], 0.005, 1e-12);
+}
+
 TEST(CheckCode, RefusesRepetitionsOfDifferentOrUnknownCode) {
   std::vector<RunTrace> runs(2, MakeRun({}));
   RecordSet set = MeasureRecordSet(runs, {});
