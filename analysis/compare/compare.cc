@@ -1,4 +1,4 @@
-// Compares two sets of records; exit code 1 unless B is as good as A.
+// Compares two sets of records: is B worse than A? The exit code answers.
 
 #include <cstdio>
 #include <filesystem>
@@ -18,10 +18,12 @@
 #include "third_party/absl/status_macros.h"
 
 ABSL_FLAG(double, threshold, 0.05,
-          "a change by more than this share counts, if it is also significant");
+          "worse or better is a change whose whole 95 % interval is larger "
+          "than this share; equivalent one whose whole interval is within it");
 ABSL_FLAG(double, alpha, 0.05,
-          "significant is a p below this, corrected for the number of figures "
-          "(Holm): the share of comparisons of equal code that may fail");
+          "worse or better also needs a p below this, corrected for the number "
+          "of figures (Holm): the share of comparisons of equal code that may "
+          "find a change");
 ABSL_FLAG(std::string, metrics, "",
           "names separated by commas: step_seconds, examples_per_second, "
           "exposed_comm_seconds, data_wait_seconds, peak_bytes, call_seconds; "
@@ -34,17 +36,15 @@ ABSL_FLAG(std::string, ignore_flags, "",
           "differ: bucket_cap_mb");
 ABSL_FLAG(int64_t, warmup_steps, 10,
           "steps at the start of every run that are left out");
-ABSL_FLAG(
-    bool, require_all, false,
-    "exit code 1 also where B lacks a configuration or a metric of A, or a "
-    "figure has too few repetitions to be judged");
+ABSL_FLAG(bool, require_all, false,
+          "exit code 3 also where B lacks a configuration or a metric of A");
 ABSL_FLAG(bool, force, false,
           "compare also where repetitions within A or within B ran different "
           "or unknown code");
 ABSL_FLAG(std::string, csv, "", "file to write the table to as CSV");
 ABSL_FLAG(std::string, markdown, "",
           "file for a short report, as a CI job shows it: the verdict, and the "
-          "figures that are not the same");
+          "figures that are not equivalent");
 
 namespace rankwise {
 namespace {
@@ -54,9 +54,10 @@ namespace fs = std::filesystem;
 constexpr char kUsage[] =
     "compares two sets of records: record files, or folders of *.jsonl.\n"
     "  bazel run //analysis:compare -- BEFORE AFTER\n"
-    "The exit code is 0 where nothing is known to be worse, 1 where something "
-    "is, or where the records cannot be compared, 2 for wrong flags and "
-    "arguments. docs/compare.md says how it is judged.";
+    "The exit code is 0 where no figure is worse by more than the threshold, 1 "
+    "where one is, 3 where the repetitions do not decide it, 2 for wrong flags "
+    "and for records that cannot be read or compared. docs/compare.md says how "
+    "it is judged.";
 
 absl::StatusOr<ChangeConfig> ConfigFromFlags() {
   ChangeConfig config;
@@ -101,10 +102,10 @@ absl::Status WriteMarkdown(const std::string& text) {
   return path.empty() ? absl::OkStatus() : ReplaceFile(path, text);
 }
 
-// Whether the gate is passed.
-absl::StatusOr<bool> Compare(const std::string& path_a,
-                             const std::string& path_b,
-                             const ChangeConfig& config) {
+// The exit code.
+absl::StatusOr<int> Compare(const std::string& path_a,
+                            const std::string& path_b,
+                            const ChangeConfig& config) {
   ASSIGN_OR_RETURN(const auto a, LoadRecordSet(path_a, config.records));
   ASSIGN_OR_RETURN(const auto b, LoadRecordSet(path_b, config.records));
   if (!absl::GetFlag(FLAGS_force)) {
@@ -123,23 +124,21 @@ absl::StatusOr<bool> Compare(const std::string& path_a,
   std::fputs(missing.c_str(), stdout);
   RETURN_IF_ERROR(
       WriteMarkdown(ComparisonMarkdown(a, b, comparison, config, missing)));
-  return !comparison.HasRegression() && missing.empty();
+  return GateExitCode(comparison, missing);
 }
 
-// The exit code.
+// The exit code. 1 means worse, so every failure is kBadUsage.
 int Run(const std::string& path_a, const std::string& path_b) {
   const absl::StatusOr<ChangeConfig> config = ConfigFromFlags();
   absl::Status usage = config.status();
   usage.Update(CheckTwo(path_a, path_b));
   if (!usage.ok()) return Complain("compare", usage, kBadUsage);
-  const absl::StatusOr<bool> passed = Compare(path_a, path_b, *config);
-  if (!passed.ok()) {
-    absl::Status failure = passed.status();
-    failure.Update(
-        WriteMarkdown(FailureMarkdown(std::string(failure.message()))));
-    return Complain("compare", failure, kFailed);
-  }
-  return *passed ? 0 : 1;
+  const absl::StatusOr<int> exit_code = Compare(path_a, path_b, *config);
+  if (exit_code.ok()) return *exit_code;
+  absl::Status failure = exit_code.status();
+  failure.Update(
+      WriteMarkdown(FailureMarkdown(std::string(failure.message()))));
+  return Complain("compare", failure, kBadUsage);
 }
 
 }  // namespace

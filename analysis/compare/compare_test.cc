@@ -9,6 +9,7 @@
 #include <fstream>
 #include <sstream>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
@@ -54,11 +55,22 @@ class CompareTest : public testing::Test {
   // A folder of `runs` runs of ddp on 2 ranks.
   void Study(const std::string& folder, double step_seconds, int runs = 5,
              int64_t batch_size = 64) {
-    fs::create_directories(root_ / folder);
+    std::vector<double> steps;
     for (int i = 0; i < runs; ++i) {
+      steps.push_back(step_seconds * (1 + 0.001 * i));
+    }
+    StudyOf(folder, steps, batch_size);
+  }
+
+  // The same with the step seconds of each run.
+  void StudyOf(const std::string& folder,
+               const std::vector<double>& step_seconds,
+               int64_t batch_size = 64) {
+    fs::create_directories(root_ / folder);
+    for (size_t i = 0; i < step_seconds.size(); ++i) {
       RunTrace run = MakeRun({.world_size = 2,
                               .batch_size = batch_size,
-                              .step_seconds = step_seconds * (1 + 0.001 * i),
+                              .step_seconds = step_seconds[i],
                               .run_id = absl::StrCat(folder, "-", i)});
       for (RankTrace& rank : run.ranks) rank.run.source_hash = source_hash_;
       auto writer =
@@ -68,8 +80,9 @@ class CompareTest : public testing::Test {
         ASSERT_TRUE((*writer)->Write(Record(trace.run)).ok());
         ASSERT_TRUE((*writer)->Write(trace.steps).ok());
         if (!with_memory_) continue;
-        ASSERT_TRUE(
-            (*writer)->Write(MemoryRecord{trace.run.rank, 1000, 0}).ok());
+        ASSERT_TRUE((*writer)
+                        ->Write(MemoryRecord{trace.run.rank, peak_bytes_, 0})
+                        .ok());
       }
     }
   }
@@ -77,6 +90,7 @@ class CompareTest : public testing::Test {
   const fs::path root_;
   std::string source_hash_ = "a";  // of what Study() makes
   bool with_memory_ = false;       // whether Study() records memory
+  int64_t peak_bytes_ = 1000;
 };
 
 TEST_F(CompareTest, ARegressionIsExitCode1) {
@@ -86,17 +100,41 @@ TEST_F(CompareTest, ARegressionIsExitCode1) {
   EXPECT_EQ(worse.exit_code, 1) << worse.output;
   EXPECT_THAT(worse.output,
               HasSubstr("\nWorse by more than 5 %: ddp on 2 ranks, batch 64, "
-                        "step_seconds (1.200)"));
-  EXPECT_EQ(Compare("after before").exit_code, 0);
-  EXPECT_EQ(Compare("--threshold=0.3 before after").exit_code, 0);
-  EXPECT_EQ(Compare("--metrics=peak_bytes before after").exit_code, 1);
+                        "step_seconds (1.200 [1.197, 1.203]); ddp"));
+  const Outcome better = Compare("after before");
+  EXPECT_EQ(better.exit_code, 0) << better.output;
+  EXPECT_THAT(better.output, HasSubstr("\nNot worse by more than 5 %: all "));
+  const Outcome within = Compare("--threshold=0.3 before after");
+  EXPECT_EQ(within.exit_code, 0) << within.output;
+  EXPECT_THAT(within.output, HasSubstr("\nEquivalent within 30 %: all "));
+}
+
+TEST_F(CompareTest, WhatTheIntervalLeavesOpenIsExitCode3) {
+  StudyOf("before", {0.077, 0.130});
+  StudyOf("after", {0.0793, 0.1339});
+  const Outcome open = Compare("--metrics=step_seconds before after");
+  EXPECT_EQ(open.exit_code, 3) << open.output;
+  EXPECT_THAT(open.output,
+              HasSubstr("\nCannot say whether 1 of 1 figures is worse by more "
+                        "than 5 %: ddp on 2 ranks, batch 64, step_seconds "
+                        "(1.030 [0.209, 5.069]); more repetitions would decide "
+                        "it.\n"));
+  // What is worse comes before what is open.
+  with_memory_ = true;
+  StudyOf("little", {0.077, 0.130});
+  peak_bytes_ = 1200;
+  StudyOf("much", {0.0793, 0.1339});
+  const Outcome worse = Compare("little much");
+  EXPECT_EQ(worse.exit_code, 1) << worse.output;
+  EXPECT_THAT(worse.output, HasSubstr("peak_bytes (1.200 [1.200, 1.200]).\n"
+                                      "Cannot say whether "));
 }
 
 TEST_F(CompareTest, AlphaIsWhatThePMustBeBelow) {
   Study("before", 0.1, 2);
   Study("after", 0.12, 2);
   EXPECT_EQ(Compare("before after").exit_code, 1);
-  EXPECT_EQ(Compare("--alpha=0.00001 before after").exit_code, 0);
+  EXPECT_EQ(Compare("--alpha=0.00001 before after").exit_code, 3);
 }
 
 TEST_F(CompareTest, UnknownCodeIsComparedByForceOnly) {
@@ -108,7 +146,7 @@ TEST_F(CompareTest, UnknownCodeIsComparedByForceOnly) {
   Study("unknown", 0.1);
   for (const char* sides : {"unknown known", "known unknown"}) {
     const Outcome refused = Compare(sides);
-    EXPECT_EQ(refused.exit_code, 1);
+    EXPECT_EQ(refused.exit_code, 2);
     EXPECT_THAT(refused.output,
                 HasSubstr("unknown: the repetitions of ddp on 2 ranks, batch "
                           "64 ran code that their records do not name; "
@@ -119,24 +157,23 @@ TEST_F(CompareTest, UnknownCodeIsComparedByForceOnly) {
   }
 }
 
-TEST_F(CompareTest, EqualTimesAndTooFewRunsAreExitCode0) {
+TEST_F(CompareTest, EqualTimesAreExitCode0AndTooFewRunsExitCode3) {
   Study("before", 0.1);
   Study("same", 0.1);
   Study("few", 0.3, 3);
-  EXPECT_EQ(Compare("before same").exit_code, 0);
+  const Outcome same = Compare("before same");
+  EXPECT_EQ(same.exit_code, 0);
+  EXPECT_THAT(same.output, HasSubstr("\nEquivalent within 5 %: all 4 figures"));
   const Outcome few = Compare("few/0.jsonl before");
-  EXPECT_EQ(few.exit_code, 0);
-  EXPECT_THAT(few.output, HasSubstr("Nothing could be judged."));
+  EXPECT_EQ(few.exit_code, 3);
+  EXPECT_THAT(few.output,
+              HasSubstr("\nCannot say whether 4 of 4 figures are "));
 }
 
 TEST_F(CompareTest, AsAGateAllOfAMustBeJudged) {
   Study("before", 0.1);
   Study("after", 0.1);
-  Study("few", 0.1, 1);
   EXPECT_EQ(Compare("--require_all before after").exit_code, 0);
-  const Outcome few = Compare("--require_all before few");
-  EXPECT_EQ(few.exit_code, 1);
-  EXPECT_THAT(few.output, HasSubstr("figures have too few repetitions.\n"));
   Study("before/more", 0.1, 5, 32);
   for (int i = 0; i < 5; ++i) {
     fs::rename(root_ / absl::StrCat("before/more/", i, ".jsonl"),
@@ -145,7 +182,7 @@ TEST_F(CompareTest, AsAGateAllOfAMustBeJudged) {
   EXPECT_EQ(Compare("before after").exit_code, 0);
   EXPECT_EQ(Compare("--require_all after before").exit_code, 0);
   const Outcome lost = Compare("--require_all before after");
-  EXPECT_EQ(lost.exit_code, 1);
+  EXPECT_EQ(lost.exit_code, 3);
   EXPECT_THAT(lost.output, HasSubstr("Not all of A could be judged "
                                      "(--require_all): B lacks ddp on 2 ranks, "
                                      "batch 32"));
@@ -156,7 +193,7 @@ TEST_F(CompareTest, AsAGateAMetricMustNotDisappear) {
   with_memory_ = true;
   Study("before", 0.1);
   const Outcome lost = Compare("--require_all before after");
-  EXPECT_EQ(lost.exit_code, 1);
+  EXPECT_EQ(lost.exit_code, 3);
   EXPECT_THAT(lost.output,
               HasSubstr("\nNote: only in A: ddp on 2 ranks, batch 64, "
                         "peak_bytes.\n"));
@@ -177,7 +214,7 @@ TEST_F(CompareTest, WritesCsv) {
   EXPECT_THAT(csv.str(),
               HasSubstr("\n\"ddp on 2 ranks, batch 64\",step_seconds,slower,"
                         "run,5,5,"));
-  EXPECT_EQ(Compare("--csv=none/table.csv before after").exit_code, 1);
+  EXPECT_EQ(Compare("--csv=none/table.csv before after").exit_code, 2);
 }
 
 TEST_F(CompareTest, WritesMarkdownAlsoWhereThereIsNothingToCompare) {
@@ -192,13 +229,14 @@ TEST_F(CompareTest, WritesMarkdownAlsoWhereThereIsNothingToCompare) {
   EXPECT_THAT(markdown(), HasSubstr("### Performance: failed\n\n- Worse by"));
   EXPECT_EQ(Compare("--markdown=report.md after before").exit_code, 0);
   EXPECT_THAT(markdown(), HasSubstr("### Performance: passed\n"));
-  EXPECT_EQ(Compare("--markdown=report.md before missing").exit_code, 1);
-  EXPECT_THAT(markdown(),
-              HasSubstr("### Performance: failed\n\n- Not compared: "));
-  EXPECT_EQ(Compare("--markdown=none/report.md before after").exit_code, 1);
+  EXPECT_EQ(Compare("--markdown=report.md before/0.jsonl after").exit_code, 3);
+  EXPECT_THAT(markdown(), HasSubstr("### Performance: cannot say\n\n- Cannot"));
+  EXPECT_EQ(Compare("--markdown=report.md before missing").exit_code, 2);
+  EXPECT_THAT(markdown(), HasSubstr("### Performance: not compared\n\n- "));
+  EXPECT_EQ(Compare("--markdown=none/report.md before after").exit_code, 2);
 }
 
-TEST_F(CompareTest, RecordsThatCannotBeComparedAreExitCode1) {
+TEST_F(CompareTest, RecordsThatCannotBeComparedAreExitCode2) {
   Study("before", 0.1);
   Study("other", 0.1, 5, 32);
   fs::create_directories(root_ / "empty");
@@ -206,7 +244,7 @@ TEST_F(CompareTest, RecordsThatCannotBeComparedAreExitCode1) {
   const auto complains = [this](const std::string& arguments,
                                 const std::string& message) {
     const Outcome outcome = Compare(arguments);
-    EXPECT_EQ(outcome.exit_code, 1) << arguments << "\n" << outcome.output;
+    EXPECT_EQ(outcome.exit_code, 2) << arguments << "\n" << outcome.output;
     EXPECT_THAT(outcome.output, HasSubstr(message)) << arguments;
   };
   complains("before empty", "empty");
@@ -221,7 +259,7 @@ TEST_F(CompareTest, ACopyOfARunIsRefused) {
   Study("before", 0.1);
   fs::copy(root_ / "before", root_ / "copy");
   const Outcome copy = Compare("before copy");
-  EXPECT_EQ(copy.exit_code, 1);
+  EXPECT_EQ(copy.exit_code, 2);
   EXPECT_THAT(copy.output, HasSubstr("the run before-0 is in both "));
 }
 
@@ -251,7 +289,7 @@ TEST_F(CompareTest, ReadsWindowsLineEnds) {
   }
   const Outcome worse = Compare("before after");
   EXPECT_EQ(worse.exit_code, 1);
-  EXPECT_THAT(worse.output, HasSubstr("step_seconds (1.200)"));
+  EXPECT_THAT(worse.output, HasSubstr("step_seconds (1.200 ["));
 }
 
 TEST_F(CompareTest, BadUsageIsExitCode2AndSaysWhatIsWrong) {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
-#include <limits>
 #include <map>
 #include <tuple>
 #include <utility>
@@ -16,6 +15,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "analysis/runs/cell.h"
+#include "records/command_line.h"
 
 namespace rankwise {
 namespace {
@@ -104,52 +104,77 @@ void PairBy(const Criterion& criterion, Pairing& pairing) {
   }
 }
 
-constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
-
-// Judges a change that has its corrected p.
-Verdict Judge(const Change& change, const ChangeConfig& config) {
-  if (std::abs(change.b - change.a) < change.negligible) return Verdict::kSame;
-  if (std::isnan(change.corrected_p)) return Verdict::kTooFew;
-  const bool significant = change.corrected_p < config.alpha;
-  // How many times as bad B is; infinite or 0 where one side is 0.
-  const double worse =
-      change.metric->higher_is_better() ? 1 / change.ratio : change.ratio;
-  const double limit = 1 + config.threshold;
-  if (worse <= limit && worse >= 1 / limit) return Verdict::kSame;
-  if (!significant) return Verdict::kUnclear;
-  return worse > limit ? Verdict::kWorse : Verdict::kBetter;
-}
-
 bool AllPositive(const std::vector<double>& values) {
   return absl::c_all_of(values, [](double x) { return x > 0; });
 }
 
-// The change, without its corrected p and its verdict.
+Interval Minus(const Interval& interval, double limit) {
+  return {interval.low - limit, interval.high - limit};
+}
+
+// By how much x is beyond the threshold over y, with 95 %: below 0 it is
+// within. `negligible` is the threshold, where it is more than 0.
+Interval Excess(const std::vector<double>& x, std::vector<double> y,
+                double threshold, double negligible) {
+  if (negligible > 0) return Minus(DifferenceInterval(x, y), negligible);
+  // A linear contrast, as the mean of y varies too.
+  for (double& value : y) value *= 1 + threshold;
+  return DifferenceInterval(x, y);
+}
+
+// By where the excess of B in the bad and in the good direction lies.
+Verdict VerdictOf(const Interval& worse, const Interval& better) {
+  if (worse.low > 0) return Verdict::kWorse;
+  if (better.low > 0) return Verdict::kBetter;
+  if (!(worse.high <= 0)) return Verdict::kCannotSay;
+  return better.high <= 0 ? Verdict::kEquivalent : Verdict::kNotWorse;
+}
+
+Verdict VerdictOfRatio(const Interval& ratio, bool higher_is_better,
+                       double threshold) {
+  const Interval inverse = {1 / ratio.high, 1 / ratio.low};
+  const Interval worse = higher_is_better ? inverse : ratio;
+  const Interval better = higher_is_better ? ratio : inverse;
+  return VerdictOf(Minus(worse, 1 + threshold), Minus(better, 1 + threshold));
+}
+
+// The change, without its corrected p; its verdict is by the interval alone.
 Change Measure(const ConfigurationPair& pair, const Metric& metric,
-               const std::vector<double>& a, const std::vector<double>& b) {
+               const std::vector<double>& a, const std::vector<double>& b,
+               double threshold) {
+  const auto steps = pair.a->samples.find("step_seconds");
+  double negligible = 0;
+  if (metric.part_of_step && steps != pair.a->samples.end()) {
+    negligible = kNegligibleStepShare * Median(steps->second);
+  }
+  if (negligible <= threshold * Mean(a)) negligible = 0;
   Change change;
   change.name = pair.a->name;
   change.unit = pair.a->unit;
   change.metric = &metric;
   change.repetitions_a = a.size();
   change.repetitions_b = b.size();
-  if (AllPositive(a) && AllPositive(b)) {
+  change.by_difference = negligible > 0 || !AllPositive(a) || !AllPositive(b);
+  const bool higher_is_better = metric.higher_is_better();
+  if (!change.by_difference) {
     const Ratio ratio = RatioOf(b, a);
     change.a = GeometricMean(a);
     change.b = GeometricMean(b);
     change.ratio = ratio.value;
     change.interval = ratio.interval;
     change.p_value = ratio.p_value;
+    change.verdict =
+        VerdictOfRatio(ratio.interval, higher_is_better, threshold);
   } else {
     change.a = Mean(a);
     change.b = Mean(b);
     change.ratio = change.b / change.a;
-    change.interval = {kUnknown, kUnknown};
+    change.interval = DifferenceInterval(b, a);
     change.p_value = WelchP(b, a);
-  }
-  const auto steps = pair.a->samples.find("step_seconds");
-  if (metric.part_of_step && steps != pair.a->samples.end()) {
-    change.negligible = kNegligibleStepShare * Median(steps->second);
+    const auto& bad = higher_is_better ? a : b;
+    const auto& good = higher_is_better ? b : a;
+    change.verdict = VerdictOf(Excess(bad, good, threshold, negligible),
+                               Excess(good, bad, threshold, negligible));
   }
   return change;
 }
@@ -171,7 +196,8 @@ void AddChanges(const ConfigurationPair& pair, const ChangeConfig& config,
         (in_a && Mean(a->second) != 0) || (in_b && Mean(b->second) != 0);
     if (!says) continue;
     if (in_a && in_b) {
-      comparison.changes.push_back(Measure(pair, metric, a->second, b->second));
+      comparison.changes.push_back(
+          Measure(pair, metric, a->second, b->second, config.threshold));
       continue;
     }
     const std::string only = absl::StrCat(pair.a->name, ", ", name);
@@ -181,15 +207,23 @@ void AddChanges(const ConfigurationPair& pair, const ChangeConfig& config,
   }
 }
 
-// Every figure is a test, and of many tests some find a change where there is
-// none: the verdicts are by p corrected for their number.
-void JudgeAll(const ChangeConfig& config, std::vector<Change>& changes) {
+// Of many intervals some lie beyond the threshold by chance: what is worse or
+// better needs a p, too, corrected for their number. What passes a gate needs
+// no correction, as all figures must pass (an intersection-union test, Berger
+// 1982).
+void CorrectForMany(double alpha, std::vector<Change>& changes) {
   std::vector<double> p_values;
   for (const Change& change : changes) p_values.push_back(change.p_value);
   const std::vector<double> corrected = HolmCorrected(p_values);
   for (size_t i = 0; i < changes.size(); ++i) {
-    changes[i].corrected_p = corrected[i];
-    changes[i].verdict = Judge(changes[i], config);
+    Change& change = changes[i];
+    change.corrected_p = corrected[i];
+    if (change.corrected_p < alpha) continue;
+    if (change.verdict == Verdict::kWorse) {
+      change.verdict = Verdict::kCannotSay;
+    } else if (change.verdict == Verdict::kBetter) {
+      change.verdict = Verdict::kNotWorse;
+    }
   }
 }
 
@@ -240,9 +274,10 @@ std::string FormatValue(const Metric& metric, double value) {
     prefixes = {{1e9, "GB"}, {1e6, "MB"}, {1e3, "KB"}, {1, "B"}};
   }
   // The largest prefix that the value reaches, else the smallest one.
-  const auto reached = std::find_if(
-      prefixes.begin(), std::prev(prefixes.end()),
-      [value](const auto& prefix) { return !(value < prefix.first); });
+  const auto reached = std::find_if(prefixes.begin(), std::prev(prefixes.end()),
+                                    [value](const auto& prefix) {
+                                      return !(std::abs(value) < prefix.first);
+                                    });
   return absl::StrFormat("%.4g %s", value / reached->first, reached->second);
 }
 
@@ -288,10 +323,16 @@ std::string NearestMiss(absl::Span<const Configuration> a,
                       absl::StrJoin(fewest, ", "));
 }
 
-bool Comparison::HasRegression() const {
-  return absl::c_any_of(changes, [](const Change& change) {
-    return change.verdict == Verdict::kWorse;
+size_t Comparison::Count(Verdict verdict) const {
+  return absl::c_count_if(changes, [verdict](const Change& change) {
+    return change.verdict == verdict;
   });
+}
+
+int GateExitCode(const Comparison& comparison, const std::string& missing) {
+  if (comparison.Count(Verdict::kWorse) > 0) return kFailed;
+  const bool open = comparison.Count(Verdict::kCannotSay) > 0;
+  return open || !missing.empty() ? kCannotSay : 0;
 }
 
 absl::StatusOr<Comparison> CompareRecordSets(const RecordSet& a,
@@ -322,7 +363,7 @@ absl::StatusOr<Comparison> CompareRecordSets(const RecordSet& a,
   for (const ConfigurationPair& pair : pairing.pairs) {
     AddChanges(pair, config, comparison);
   }
-  JudgeAll(config, comparison.changes);
+  CorrectForMany(config.alpha, comparison.changes);
   if (!comparison.changes.empty()) return comparison;
   return absl::FailedPreconditionError(absl::StrCat(
       "what ", a.path, " and ", b.path, " have in common holds no --metrics=",

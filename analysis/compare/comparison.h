@@ -21,8 +21,8 @@ struct Metric {
 
   absl::string_view name;
   Unit unit = Unit::kSeconds;
-  // A part of the step: a change of less than kNegligibleStepShare of the step
-  // is none, however large a share of the part it is.
+  // A part of the step: a change of up to kNegligibleStepShare of the step is
+  // within any threshold, however large a share of the part it is.
   bool part_of_step = false;
 
   bool higher_is_better() const { return unit == Unit::kPerSecond; }
@@ -72,19 +72,22 @@ Pairing PairConfigurations(absl::Span<const Configuration> a,
 std::string NearestMiss(absl::Span<const Configuration> a,
                         absl::Span<const Configuration> b);
 
+// By where the whole 95 % interval lies. Only kWorse and kCannotSay fail a
+// gate.
 enum class Verdict {
-  kSame,     // within the threshold
-  kWorse,    // beyond it, and corrected_p below alpha
-  kBetter,   // beyond it in the good direction, and corrected_p below alpha
-  kUnclear,  // beyond it, but it may be chance
-  kTooFew,   // fewer than 2 repetitions on a side
+  kWorse,       // beyond the threshold, and corrected_p below alpha
+  kBetter,      // beyond it in the good direction, and corrected_p below alpha
+  kEquivalent,  // within the threshold
+  kNotWorse,    // not beyond it: equivalent or better, undecided which
+  kCannotSay,   // elsewhere, or a side has fewer than 2 repetitions
 };
 
 struct ChangeConfig {
-  RecordSetConfig records;           // how both sides are measured
-  double threshold = 0.05;           // a change by less than this share is none
-  double alpha = 0.05;               // what corrected_p must be below
-  std::vector<std::string> metrics;  // names of kMetrics; empty: all
+  RecordSetConfig records;  // how both sides are measured
+  // Equivalent is a ratio from 1 / (1 + threshold) to 1 + threshold.
+  double threshold = 0.05;
+  double alpha = 0.05;                  // what corrected_p must be below
+  std::vector<std::string> metrics;     // names of kMetrics; empty: all
   std::set<std::string> ignored_flags;  // that may differ
 };
 
@@ -94,19 +97,21 @@ struct Change {
   std::string unit;  // of repetition: "run", "launch", "iteration"
   const Metric* metric = nullptr;  // of kMetrics
   size_t repetitions_a = 0, repetitions_b = 0;
-  // Geometric means over the repetitions; means where one of these is 0.
+  // Judged by b - a: a repetition has 0, or kNegligibleStepShare of A's step is
+  // more than the threshold's share of a part of the step.
+  bool by_difference = false;
+  // Geometric means over the repetitions; arithmetic ones if by_difference.
   double a = 0, b = 0;
   double ratio = 1;  // b / a; infinite where a is 0
-  // 95 % (see RatioOf). NaN where a value is 0, or a side has fewer than 2.
+  // 95 %, of the ratio (see RatioOf) or of b - a (see DifferenceInterval). NaN
+  // where a side has fewer than 2 repetitions.
   Interval interval;
-  // A difference between `a` and `b` below this counts as no change.
-  double negligible = 0;
-  // Welch's, of the logarithms; of the values where one is 0. NaN with fewer
-  // than 2 repetitions.
+  // Welch's, of the logarithms, of the values if by_difference, that nothing
+  // changed. NaN with fewer than 2 repetitions.
   double p_value = 1;
   // Holm's, over the changes of one comparison that have a p.
   double corrected_p = 1;
-  Verdict verdict = Verdict::kSame;
+  Verdict verdict = Verdict::kCannotSay;
 };
 
 struct Comparison {
@@ -114,8 +119,12 @@ struct Comparison {
   std::vector<std::string> remarks;  // what one side lacks, code that changed
   std::vector<std::string> lost;     // configurations and metrics of A alone
 
-  bool HasRegression() const;
+  size_t Count(Verdict verdict) const;
 };
+
+// kFailed if a figure is worse; else kCannotSay if that is open for a figure,
+// or if `missing` (MissingText, with --require_all) is not empty; else 0.
+int GateExitCode(const Comparison& comparison, const std::string& missing);
 
 // FailedPrecondition where a run is in both, where the two have no
 // configuration in common, saying which come nearest, and where they have no
@@ -124,22 +133,23 @@ absl::StatusOr<Comparison> CompareRecordSets(const RecordSet& a,
                                              const RecordSet& b,
                                              const ChangeConfig& config);
 
-// "slower", "same", ... of a metric's own kind.
+// "slower", "equivalent", "not larger", ... in the metric's own words.
 std::string VerdictName(const Change& change);
 
-// The two sides, the table, what to know about it, and the result in a line.
+// The two sides, the table, notes on it, and the result: a line that says which
+// figures are worse, one that says for which that is open, or one that says
+// that none is.
 std::string ComparisonText(const RecordSet& a, const RecordSet& b,
                            const Comparison& comparison,
                            const ChangeConfig& config);
 
-// One line that says which configurations and metrics of A are missing in B,
-// and how many figures have too few repetitions to be judged; "" where there
-// are none.
+// One line that names the configurations and metrics of A that B lacks; "" if
+// it lacks none.
 std::string MissingText(const Comparison& comparison);
 
-// For a job's summary or a comment: whether the gate is passed, the changes
-// that are not the same, how many are, and the two sides. `missing` fails the
-// gate: MissingText where all of A must be judged, else "".
+// For a job's summary or a comment: the GateExitCode in words, the result, the
+// changes that are not equivalent, the number of those that are, and the two
+// sides. `missing` as for GateExitCode.
 std::string ComparisonMarkdown(const RecordSet& a, const RecordSet& b,
                                const Comparison& comparison,
                                const ChangeConfig& config,
@@ -149,7 +159,8 @@ std::string ComparisonMarkdown(const RecordSet& a, const RecordSet& b,
 std::string FailureMarkdown(const std::string& error);
 
 // A header and a line per change, fields quoted as RFC 4180 says. Values in
-// seconds, bytes or per second; empty where not known.
+// seconds, bytes or per second; empty where not known. The interval is under
+// ratio_* or difference_*, whichever is judged.
 std::string ComparisonCsv(const Comparison& comparison);
 
 }  // namespace rankwise

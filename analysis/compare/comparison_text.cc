@@ -11,6 +11,7 @@
 #include "absl/strings/string_view.h"
 #include "analysis/compare/comparison.h"
 #include "analysis/text/text_table.h"
+#include "records/command_line.h"
 #include "records/text.h"
 
 namespace rankwise {
@@ -25,9 +26,12 @@ std::string SideText(const char* name, const RecordSet& set) {
   return text + "\n";
 }
 
-std::string IntervalText(const Interval& interval) {
-  if (std::isnan(interval.low) || std::isnan(interval.high)) return "-";
-  return absl::StrFormat("[%.3f, %.3f]", interval.low, interval.high);
+std::string IntervalText(const Change& change) {
+  const auto& [low, high] = change.interval;
+  if (std::isnan(low) || std::isnan(high)) return "-";
+  if (!change.by_difference) return absl::StrFormat("[%.3f, %.3f]", low, high);
+  return absl::StrCat("B-A [", FormatValue(*change.metric, low), ", ",
+                      FormatValue(*change.metric, high), "]");
 }
 
 std::string RatioText(const Change& change) {
@@ -66,14 +70,8 @@ std::vector<std::string> RowOf(const Change& change) {
           FormatValue(*change.metric, change.a),
           FormatValue(*change.metric, change.b),
           RatioText(change),
-          IntervalText(change.interval),
+          IntervalText(change),
           PText(change.corrected_p)};
-}
-
-size_t CountOf(const Comparison& comparison, Verdict verdict) {
-  return absl::c_count_if(comparison.changes, [verdict](const Change& change) {
-    return change.verdict == verdict;
-  });
 }
 
 std::string UnitNotes(const Comparison& comparison) {
@@ -95,9 +93,15 @@ std::string UnitNotes(const Comparison& comparison) {
   return notes;
 }
 
-// What counts as a repetition, what the column p is, and how many figures could
-// not be judged.
-std::string Notes(const Comparison& comparison, double threshold) {
+// "1 of 3 figures is", "2 of 3 figures are".
+std::string FiguresAre(size_t some, const Comparison& comparison) {
+  return absl::StrCat(some, " of ", comparison.changes.size(), " figures ",
+                      some == 1 ? "is" : "are");
+}
+
+// What counts as a repetition, what the columns are, and how many figures could
+// not be judged at all.
+std::string Notes(const Comparison& comparison) {
   std::string notes = UnitNotes(comparison);
   const auto tests = absl::c_count_if(
       comparison.changes,
@@ -106,40 +110,82 @@ std::string Notes(const Comparison& comparison, double threshold) {
     absl::StrAppend(&notes, "p is corrected for ", tests,
                     " figures (Holm 1979).\n");
   }
-  const size_t figures = comparison.changes.size();
-  if (const size_t few = CountOf(comparison, Verdict::kTooFew); few > 0) {
-    absl::StrAppend(&notes, few, " of ", figures,
-                    " figures have too few repetitions to be judged: that "
-                    "needs 2 on each side (//:study -- --repetitions, "
-                    "comm_bench --relaunch).\n");
-  }
-  if (const size_t unclear = CountOf(comparison, Verdict::kUnclear);
-      unclear > 0) {
+  if (absl::c_any_of(comparison.changes, [](const Change& change) {
+        return change.by_difference;
+      })) {
     absl::StrAppendFormat(
         &notes,
-        "%d of %d figures changed by more than %g %%, which may be chance: "
-        "more repetitions would decide it.\n",
-        unclear, figures, 100 * threshold);
+        "B-A is judged where a repetition has 0, and where %g %% of A's step "
+        "is more than the threshold's share of a part of the step.\n",
+        100 * kNegligibleStepShare);
+  }
+  const size_t few = comparison.changes.size() - tests;
+  if (few > 0) {
+    absl::StrAppend(&notes, FiguresAre(few, comparison),
+                    " without the 2 repetitions on each side that a verdict "
+                    "needs (//:study -- --repetitions, comm_bench "
+                    "--relaunch).\n");
   }
   return notes;
 }
 
-std::string ResultLine(const Comparison& comparison, double threshold) {
-  const std::string by = absl::StrFormat("%g %%", 100 * threshold);
-  std::vector<std::string> worse;
+// "ddp on 2 ranks, batch 32, step_seconds (1.030 [0.900, 1.170]); ..." of the
+// figures with a verdict, the first `limit` of them.
+std::string FiguresWith(Verdict verdict, const Comparison& comparison,
+                        size_t limit) {
+  std::vector<std::string> figures;
   for (const Change& change : comparison.changes) {
-    if (change.verdict != Verdict::kWorse) continue;
-    worse.push_back(absl::StrCat(change.name, ", ", change.metric->name, " (",
-                                 RatioText(change), ")"));
+    if (change.verdict != verdict) continue;
+    figures.push_back(absl::StrCat(
+        change.name, ", ", change.metric->name, " (", RatioText(change), " ",
+        std::isnan(change.p_value) ? "of " + RepetitionsText(change)
+                                   : IntervalText(change),
+        ")"));
   }
+  if (figures.size() > limit) {
+    const size_t more = figures.size() - limit;
+    figures.resize(limit);
+    figures.push_back(absl::StrCat("and ", more, " more"));
+  }
+  return absl::StrJoin(figures, "; ");
+}
+
+// Of a comparison without a figure that is worse, or may be.
+std::string PassedLine(const Comparison& comparison, const std::string& by) {
+  const size_t count = comparison.changes.size();
+  const std::string all =
+      count == 1 ? "the one figure" : absl::StrCat("all ", count, " figures");
+  if (comparison.Count(Verdict::kEquivalent) == count) {
+    return absl::StrCat("Equivalent within ", by, ": ", all, ".\n");
+  }
+  constexpr std::pair<Verdict, absl::string_view> kParts[] = {
+      {Verdict::kBetter, " better"},
+      {Verdict::kEquivalent, " equivalent"},
+      {Verdict::kNotWorse, " equivalent or better"}};
+  std::vector<std::string> parts;
+  for (const auto& [verdict, words] : kParts) {
+    const size_t some = comparison.Count(verdict);
+    if (some > 0) parts.push_back(absl::StrCat(some, words));
+  }
+  return absl::StrCat("Not worse by more than ", by, ": ", all, " (",
+                      absl::StrJoin(parts, ", "), ").\n");
+}
+
+std::string ResultLines(const Comparison& comparison, double threshold) {
+  constexpr size_t kAll = -1, kFirst = 5;
+  const std::string by = absl::StrFormat("%g %%", 100 * threshold);
+  const std::string worse = FiguresWith(Verdict::kWorse, comparison, kAll);
+  std::string text;
   if (!worse.empty()) {
-    return absl::StrCat("Worse by more than ", by, ": ",
-                        absl::StrJoin(worse, "; "), ".\n");
+    absl::StrAppend(&text, "Worse by more than ", by, ": ", worse, ".\n");
   }
-  if (CountOf(comparison, Verdict::kTooFew) == comparison.changes.size()) {
-    return "Nothing could be judged.\n";
+  if (const size_t open = comparison.Count(Verdict::kCannotSay); open > 0) {
+    absl::StrAppend(&text, "Cannot say whether ", FiguresAre(open, comparison),
+                    " worse by more than ", by, ": ",
+                    FiguresWith(Verdict::kCannotSay, comparison, kFirst),
+                    "; more repetitions would decide it.\n");
   }
-  return absl::StrCat("Nothing is known to be worse by more than ", by, ".\n");
+  return text.empty() ? PassedLine(comparison, by) : text;
 }
 
 // What one side lacks, and what was left out of a side.
@@ -185,13 +231,13 @@ std::string MarkdownRow(const std::vector<std::string>& cells) {
   return absl::StrCat("| ", absl::StrJoin(cells, " | "), " |\n");
 }
 
-// Of what is not the same.
+// Of the changes that are not equivalent.
 std::string MarkdownTable(const Comparison& comparison) {
   std::vector<std::string> rule(Columns().size(), "---:");
   std::fill_n(rule.begin(), kLeftColumns, "---");
   std::string table = absl::StrCat(MarkdownRow(Columns()), MarkdownRow(rule));
   for (const Change& change : comparison.changes) {
-    if (change.verdict == Verdict::kSame) continue;
+    if (change.verdict == Verdict::kEquivalent) continue;
     std::vector<std::string> row = RowOf(change);
     for (std::string& cell : row) cell = EscapeMarkdown(cell);
     absl::StrAppend(&table, MarkdownRow(row));
@@ -206,19 +252,9 @@ std::string Number(double value) {
 }  // namespace
 
 std::string MissingText(const Comparison& comparison) {
-  std::vector<std::string> missing;
-  if (!comparison.lost.empty()) {
-    missing.push_back(
-        absl::StrCat("B lacks ", absl::StrJoin(comparison.lost, "; ")));
-  }
-  const size_t few = CountOf(comparison, Verdict::kTooFew);
-  if (few > 0) {
-    missing.push_back(absl::StrCat(few, " of ", comparison.changes.size(),
-                                   " figures have too few repetitions"));
-  }
-  if (missing.empty()) return "";
-  return absl::StrCat("Not all of A could be judged (--require_all): ",
-                      absl::StrJoin(missing, "; "), ".\n");
+  if (comparison.lost.empty()) return "";
+  return absl::StrCat("Not all of A could be judged (--require_all): B lacks ",
+                      absl::StrJoin(comparison.lost, "; "), ".\n");
 }
 
 std::string VerdictName(const Change& change) {
@@ -228,14 +264,14 @@ std::string VerdictName(const Change& change) {
       return memory ? "larger" : "slower";
     case Verdict::kBetter:
       return memory ? "smaller" : "faster";
-    case Verdict::kUnclear:
-      return "unclear";
-    case Verdict::kTooFew:
-      return "too few";
-    case Verdict::kSame:
+    case Verdict::kEquivalent:
+      return "equivalent";
+    case Verdict::kNotWorse:
+      return memory ? "not larger" : "not slower";
+    case Verdict::kCannotSay:
       break;
   }
-  return "same";
+  return "cannot say";
 }
 
 std::string ComparisonText(const RecordSet& a, const RecordSet& b,
@@ -245,42 +281,43 @@ std::string ComparisonText(const RecordSet& a, const RecordSet& b,
   for (const Change& change : comparison.changes) table.AddRow(RowOf(change));
   std::string text = absl::StrCat(SideText("A", a), SideText("B", b), "\n",
                                   table.ToString(), "\n");
-  return absl::StrCat(text, Notes(comparison, config.threshold),
-                      Remarks(a, b, comparison),
-                      ResultLine(comparison, config.threshold));
+  return absl::StrCat(text, Notes(comparison), Remarks(a, b, comparison),
+                      ResultLines(comparison, config.threshold));
 }
 
 std::string ComparisonMarkdown(const RecordSet& a, const RecordSet& b,
                                const Comparison& comparison,
                                const ChangeConfig& config,
                                const std::string& missing) {
-  const bool passed = !comparison.HasRegression() && missing.empty();
-  std::string text = Heading(passed ? "passed" : "failed");
+  const int code = GateExitCode(comparison, missing);
+  std::string text = Heading(code == 0         ? "passed"
+                             : code == kFailed ? "failed"
+                                               : "cannot say");
   absl::StrAppend(
-      &text, MarkdownLines(ResultLine(comparison, config.threshold) + missing),
+      &text, MarkdownLines(ResultLines(comparison, config.threshold) + missing),
       "\n");
-  const size_t same = CountOf(comparison, Verdict::kSame);
-  if (same < comparison.changes.size()) {
+  const size_t equivalent = comparison.Count(Verdict::kEquivalent);
+  if (equivalent < comparison.changes.size()) {
     absl::StrAppend(&text, MarkdownTable(comparison), "\n");
   }
-  absl::StrAppend(&text, same, " of ", comparison.changes.size(),
-                  " figures are the same.\n\n");
-  return absl::StrCat(
-      text, MarkdownLines(absl::StrCat(SideText("A", a), SideText("B", b),
-                                       Notes(comparison, config.threshold),
-                                       Remarks(a, b, comparison))));
+  absl::StrAppend(&text, FiguresAre(equivalent, comparison),
+                  " equivalent.\n\n");
+  return absl::StrCat(text, MarkdownLines(absl::StrCat(
+                                SideText("A", a), SideText("B", b),
+                                Notes(comparison), Remarks(a, b, comparison))));
 }
 
 std::string FailureMarkdown(const std::string& error) {
-  return absl::StrCat(Heading("failed"),
-                      MarkdownLines("Not compared: " + error + "\n"));
+  return absl::StrCat(Heading("not compared"), MarkdownLines(error + "\n"));
 }
 
 std::string ComparisonCsv(const Comparison& comparison) {
   std::string csv =
       "configuration,metric,verdict,unit,repetitions_a,repetitions_b,a,b,ratio,"
-      "ratio_low,ratio_high,p,corrected_p\n";
+      "ratio_low,ratio_high,difference_low,difference_high,p,corrected_p\n";
   for (const Change& c : comparison.changes) {
+    const std::string low = Number(c.interval.low);
+    const std::string high = Number(c.interval.high);
     const std::vector<std::string> fields = {CsvField(c.name),
                                              std::string(c.metric->name),
                                              VerdictName(c),
@@ -290,8 +327,10 @@ std::string ComparisonCsv(const Comparison& comparison) {
                                              Number(c.a),
                                              Number(c.b),
                                              Number(c.ratio),
-                                             Number(c.interval.low),
-                                             Number(c.interval.high),
+                                             c.by_difference ? "" : low,
+                                             c.by_difference ? "" : high,
+                                             c.by_difference ? low : "",
+                                             c.by_difference ? high : "",
                                              Number(c.p_value),
                                              Number(c.corrected_p)};
     absl::StrAppend(&csv, absl::StrJoin(fields, ","), "\n");

@@ -46,7 +46,7 @@ TEST(ComparisonText, IsTheSidesTheTableAndTheResult) {
       "120 ms  1.200  [1.200, 1.200]    <0.001\n\n"
       "Repetitions of trainers are runs, never steps.\n"
       "Worse by more than 5 %: ddp on 2 ranks, batch 32, step_seconds "
-      "(1.200).\n");
+      "(1.200 [1.200, 1.200]).\n");
 }
 
 TEST(ComparisonText, PartsOfAJobAreCountedAsOneJob) {
@@ -59,19 +59,24 @@ TEST(ComparisonText, PartsOfAJobAreCountedAsOneJob) {
 TEST(ComparisonText, ARatioToNothingIsNoNumber) {
   const RecordSet a = SetOf("a", "run", {0, 0, 0, 0});
   const RecordSet b = SetOf("b", "run", {1, 1, 1, 1});
-  EXPECT_THAT(TextOf(a, b), HasSubstr("batch 32, step_seconds (from 0).\n"));
+  EXPECT_THAT(TextOf(a, b),
+              HasSubstr("batch 32, step_seconds (from 0 B-A [1 s, 1 s]).\n"));
+  EXPECT_THAT(TextOf(a, b), HasSubstr("\nB-A is judged where a repetition has "
+                                      "0, and where 1 % of A's step is more"));
   EXPECT_THAT(ComparisonCsv(*CompareRecordSets(a, b, {})),
-              HasSubstr(",0,1,,,,0,0\n"));
+              HasSubstr(",0,1,,,,1,1,0,0\n"));
 }
 
 TEST(ComparisonText, SaysThatRepetitionsAreTooFew) {
   const std::string text =
       TextOf(SetOf("a", "launch", {1}), SetOf("b", "launch", {3, 3}));
-  EXPECT_THAT(text, HasSubstr("  too few  1/2 launches "));
-  EXPECT_THAT(text, HasSubstr("1 of 1 figures have too few repetitions to be "
-                              "judged: that needs 2 on each side"));
+  EXPECT_THAT(text, HasSubstr("  cannot say  1/2 launches "));
+  EXPECT_THAT(text, HasSubstr("1 of 1 figures is without the 2 repetitions on "
+                              "each side that a verdict needs"));
   EXPECT_THAT(text, HasSubstr("Repetitions of collectives are launches"));
-  EXPECT_THAT(text, HasSubstr("\nNothing could be judged.\n"));
+  EXPECT_THAT(text, HasSubstr("\nCannot say whether 1 of 1 figures is worse by "
+                              "more than 5 %: ddp on 2 ranks, batch 32, "
+                              "step_seconds (3.000 of 1/2 launches); more "));
 }
 
 TEST(ComparisonText, SaysForHowManyFiguresPIsCorrected) {
@@ -89,19 +94,50 @@ TEST(ComparisonText, WarnsOfIterations) {
   EXPECT_THAT(text, Not(HasSubstr("nan")));
 }
 
-TEST(ComparisonText, SaysThatAChangeMayBeChance) {
-  EXPECT_THAT(
-      TextOf(SetOf("a", "run", {1, 1.3, 0.8, 1.1, 0.9}),
-             SetOf("b", "run", {1.2, 1.5, 0.85, 1.25, 0.95})),
-      HasSubstr("\n1 of 1 figures changed by more than 5 %, which may "
-                "be chance: more repetitions would decide it.\nNothing is "
-                "known to be worse"));
+TEST(ComparisonText, NamesTheFirstFiguresThatAreOpen) {
+  RecordSet a = SetOf("a", "run", {1, 1.3, 0.8, 1.1, 0.9});
+  EXPECT_THAT(TextOf(a, SetOf("b", "run", {1.2, 1.5, 0.85, 1.25, 0.95})),
+              HasSubstr("\nCannot say whether 1 of 1 figures is worse by more "
+                        "than 5 %: ddp on 2 ranks, batch 32, step_seconds "
+                        "(1.120 [0.826, 1.519]); more repetitions would "
+                        "decide it.\n"));
+  for (int i = 1; i < 7; ++i) {
+    a.configurations.push_back(a.configurations[0]);
+    a.configurations[i].identity = {{"ranks", std::to_string(i)}};
+  }
+  const std::string text = TextOf(a, a);
+  EXPECT_THAT(text, HasSubstr("\nCannot say whether 7 of 7 figures are worse"));
+  EXPECT_THAT(text, HasSubstr("; and 2 more; more repetitions would decide"));
+}
+
+TEST(ComparisonText, SaysWorseBeforeWhatIsOpen) {
+  RecordSet a = SetOf("a", "run", {1, 1.01});
+  RecordSet b = SetOf("b", "run", {2, 2.01});
+  a.configurations[0].samples["peak_bytes"] = {5, 6};
+  b.configurations[0].samples["peak_bytes"] = {5, 6};
+  EXPECT_THAT(TextOf(a, b),
+              HasSubstr("\nWorse by more than 5 %: ddp on 2 ranks, batch 32, "
+                        "step_seconds (1.995 [1.928, 2.065]).\nCannot say "
+                        "whether 1 of 2 figures is worse by more than 5 %: "));
 }
 
 TEST(ComparisonText, NothingWorse) {
-  const RecordSet set = SetOf("a", "run", {1, 1.1, 1.2, 1.3});
-  EXPECT_THAT(TextOf(set, set),
-              HasSubstr("\nNothing is known to be worse by more than 5 %.\n"));
+  RecordSet a = SetOf("a", "run", {1, 1.01, 0.99});
+  EXPECT_THAT(TextOf(a, a),
+              HasSubstr("\nEquivalent within 5 %: the one figure.\n"));
+  RecordSet b = a;
+  for (RecordSet* set : {&a, &b}) {
+    set->configurations[0].samples["peak_bytes"] = {5, 5};
+  }
+  EXPECT_THAT(TextOf(a, b),
+              HasSubstr("\nEquivalent within 5 %: all 2 figures.\n"));
+  a.configurations[0].samples["call_seconds"] = {2, 2.02};
+  b.configurations[0].samples["call_seconds"] = {1, 1.01};
+  b.configurations[0].samples["step_seconds"] = {0.95, 0.97, 0.96};
+  EXPECT_THAT(TextOf(a, b),
+              HasSubstr("\nNot worse by more than 5 %: all 3 figures (1 "
+                        "better, 1 equivalent, 1 equivalent or better).\n"));
+  EXPECT_THAT(TextOf(a, b), HasSubstr("  not slower  "));
 }
 
 TEST(ComparisonText, WhatWasLeftOutIsNamed) {
@@ -121,14 +157,14 @@ TEST(ComparisonMarkdown, IsTheVerdictWhatChangedAndTheSides) {
       ComparisonMarkdown(a, b, *CompareRecordSets(a, b, {}), {}, ""),
       "### Performance: failed\n\n"
       "- Worse by more than 5 %: ddp on 2 ranks, batch 32, step\\_seconds "
-      "(1.200).\n\n"
+      "(1.200 \\[1.200, 1.200\\]).\n\n"
       "| configuration | metric | verdict | repetitions | A | B | B/A | 95 % "
       "interval | p (Holm) |\n"
       "| --- | --- | --- | --- | ---: | ---: | ---: | ---: | ---: |\n"
       "| ddp on 2 ranks, batch 32 | step\\_seconds | slower | 4/5 runs | 100 "
       "ms "
       "| 120 ms | 1.200 | \\[1.200, 1.200\\] | \\<0.001 |\n\n"
-      "1 of 2 figures are the same.\n\n"
+      "1 of 2 figures is equivalent.\n\n"
       "- A: before\\_1, 4 runs; commit abc, torch 2.11.0, A CPU\n"
       "- B: after, 5 runs; commit abc, torch 2.11.0, A CPU\n"
       "- Repetitions of trainers are runs, never steps.\n"
@@ -136,24 +172,34 @@ TEST(ComparisonMarkdown, IsTheVerdictWhatChangedAndTheSides) {
 }
 
 TEST(ComparisonMarkdown, HasNoTableWhereNothingChanged) {
-  const RecordSet set = SetOf("a", "run", {1, 1.1, 1.2, 1.3});
+  const RecordSet set = SetOf("a", "run", {1, 1.01, 0.99});
   const Comparison same = *CompareRecordSets(set, set, {});
   const std::string text = ComparisonMarkdown(set, set, same, {}, "");
-  EXPECT_THAT(text, HasSubstr("passed\n\n- Nothing is known to be worse"));
+  EXPECT_THAT(text, HasSubstr("passed\n\n- Equivalent within 5 %: the one"));
   EXPECT_THAT(text, Not(HasSubstr("|")));
-  EXPECT_THAT(text, HasSubstr("\n1 of 1 figures are the same.\n"));
+  EXPECT_THAT(text, HasSubstr("\n1 of 1 figures is equivalent.\n"));
   EXPECT_THAT(ComparisonMarkdown(set, set, same, {}, "B lacks ddp.\n"),
-              HasSubstr("failed\n\n- Nothing is known to be worse by more than "
-                        "5 %.\n- B lacks ddp.\n\n"));
+              HasSubstr("cannot say\n\n- Equivalent within 5 %: the one "
+                        "figure.\n- B lacks ddp.\n\n"));
+}
+
+TEST(ComparisonMarkdown, ShowsWhatIsOpen) {
+  const RecordSet set = SetOf("a", "run", {1, 1.1, 1.2, 1.3});
+  const std::string text =
+      ComparisonMarkdown(set, set, *CompareRecordSets(set, set, {}), {}, "");
+  EXPECT_THAT(text, HasSubstr("### Performance: cannot say\n\n- Cannot say "
+                              "whether 1 of 1 figures is worse"));
+  EXPECT_THAT(text, HasSubstr(" | cannot say | 4 runs | "));
 }
 
 TEST(ComparisonCsv, HasALinePerChange) {
   const RecordSet a = SetOf("a", "run", {2}), b = SetOf("b", "run", {3});
   EXPECT_EQ(ComparisonCsv(*CompareRecordSets(a, b, {})),
             "configuration,metric,verdict,unit,repetitions_a,repetitions_b,a,b,"
-            "ratio,ratio_low,ratio_high,p,corrected_p\n"
-            "\"ddp on 2 ranks, batch 32\",step_seconds,too few,run,1,1,2,3,1.5,"
-            ",,,\n");
+            "ratio,ratio_low,ratio_high,difference_low,difference_high,p,"
+            "corrected_p\n"
+            "\"ddp on 2 ranks, batch 32\",step_seconds,cannot say,run,1,1,2,3,"
+            "1.5,,,,,,\n");
 }
 
 }  // namespace

@@ -61,6 +61,14 @@ double PValue(const Difference& difference) {
                           difference.degrees_of_freedom);
 }
 
+// Half the width of the 95 % interval.
+double HalfWidth(const Difference& difference) {
+  constexpr double kOutside = 0.05;
+  if (std::isnan(difference.standard_error)) return kUnknown;
+  return difference.standard_error *
+         StudentTwoSidedQuantile(kOutside, difference.degrees_of_freedom);
+}
+
 std::vector<double> Logarithms(absl::Span<const double> sample) {
   assert(absl::c_all_of(sample, [](double x) { return x > 0; }));
   return NumbersOf(sample, [](double x) { return std::log(x); });
@@ -141,22 +149,22 @@ double WelchP(absl::Span<const double> a, absl::Span<const double> b) {
   return PValue(DifferenceOfMeans(a, b));
 }
 
+Interval DifferenceInterval(absl::Span<const double> a,
+                            absl::Span<const double> b) {
+  const Difference difference = DifferenceOfMeans(a, b);
+  const double half = HalfWidth(difference);
+  return {difference.value - half, difference.value + half};
+}
+
 Ratio RatioOf(absl::Span<const double> numerator,
               absl::Span<const double> denominator) {
   assert(!numerator.empty() && !denominator.empty());
-  constexpr double kOutside = 0.05;
   const Difference logs =
       DifferenceOfMeans(Logarithms(numerator), Logarithms(denominator));
-  Ratio ratio{GeometricMean(numerator) / GeometricMean(denominator),
-              {kUnknown, kUnknown},
-              PValue(logs)};
-  if (std::isnan(ratio.p_value)) return ratio;
-  const double half =
-      logs.standard_error *
-      StudentTwoSidedQuantile(kOutside, logs.degrees_of_freedom);
-  ratio.interval = {ratio.value * std::exp(-half),
-                    ratio.value * std::exp(half)};
-  return ratio;
+  const double half = HalfWidth(logs);
+  const double value = GeometricMean(numerator) / GeometricMean(denominator);
+  return {
+      value, {value * std::exp(-half), value * std::exp(half)}, PValue(logs)};
 }
 
 void LeastSquares::Add(double x0, double x1, double y) {

@@ -138,6 +138,20 @@ TEST(WelchP, SamplesWithoutSpreadDifferOrDoNot) {
   EXPECT_EQ(WelchP({0.1, 0.1}, {0.1, 0.1, 0.1}), 1);
 }
 
+TEST(DifferenceInterval, EndsWhereThePIs5Percent) {
+  const std::vector<double> a = {2, 4, 6, 8, 10}, b = {-2, -1, 0, 1, 2};
+  const Interval interval = DifferenceInterval(a, b);
+  EXPECT_NEAR(interval.low + interval.high, 2 * 6, 1e-12);
+  for (const double end : {interval.low, interval.high}) {
+    std::vector<double> moved = b;
+    for (double& x : moved) x += end;
+    EXPECT_NEAR(WelchP(a, moved), 0.05, 1e-9);
+  }
+  EXPECT_EQ(DifferenceInterval({3, 3}, {2, 2, 2}).low, 1);
+  EXPECT_EQ(DifferenceInterval({3, 3}, {2, 2, 2}).high, 1);
+  EXPECT_TRUE(std::isnan(DifferenceInterval({1}, {1, 2}).low));
+}
+
 TEST(RatioOf, IsOfGeometricMeansWithinItsInterval) {
   const Ratio ratio = RatioOf({2, 8}, {1, 1, 8});
   EXPECT_NEAR(ratio.value, 2, 1e-12);

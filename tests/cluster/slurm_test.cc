@@ -121,12 +121,12 @@ TEST_F(SlurmTest, AStudyRunsAsABatchJob) {
   EXPECT_TRUE(std::filesystem::exists(folder + "/report.html"));
 }
 
-// Timing decides nothing: only a step of 51 times the baseline's would fail.
+// Timing decides nothing: the threshold is 51 times the baseline's step.
 TEST_F(SlurmTest, TheGateRunsAsABatchJob) {
   const std::string folder = TemporaryPath("gate");
   const std::string examples = "analysis/compare/examples/";
   const std::string flags =
-      " --model=linear --repetitions=2 --max_steps=16 --threads=1";
+      " --model=linear --repetitions=3 --max_steps=16 --threads=1";
   const auto run = [this](const std::string& command) {
     return cluster().Run("host1",
                          "RANKWISE_PROGRAMS=. GATE_THRESHOLD=50 " + command);
@@ -142,9 +142,9 @@ TEST_F(SlurmTest, TheGateRunsAsABatchJob) {
   ASSERT_EQ(stored.code, 0) << stored.err;
   const Finished same = job("same", "");
   EXPECT_EQ(same.code, 0) << same.err << run("cat " + folder + ".out").out;
-  EXPECT_EQ(job("less", " --trainers=single").code, 1);
+  EXPECT_EQ(job("less", " --trainers=single").code, 3);
   EXPECT_THAT(run("cat " + folder + ".out").out,
-              HasSubstr("### Performance: failed"));
+              HasSubstr("### Performance: cannot say"));
 }
 
 TEST_F(SlurmTest, AStudyFillsTheNodesOfItsJob) {

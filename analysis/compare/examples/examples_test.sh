@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# The gate of the examples, by the real study and comparison, with few and short runs. Timing decides nothing here: only a step of 50 times
-# the baseline's would fail, and what must fail lacks a configuration.
+# The gate of the examples, by the real study and comparison, with few and short runs. Timing decides nothing here: the threshold is 50 times
+# the baseline's step, and what must not pass lacks a configuration or the baseline.
 set -euo pipefail
 examples=analysis/compare/examples
 export RANKWISE_PROGRAMS=. GATE_THRESHOLD=50
 baseline="$TEST_TMPDIR/baseline"
-short=(--model=linear --repetitions=2 --max_steps=16 --threads=1)
+short=(--model=linear --repetitions=3 --max_steps=16 --threads=1)
 
 fail() {
   echo "FAILED: $1" >&2
@@ -18,8 +18,15 @@ fail() {
 grep -qx '### Performance: passed' "$TEST_TMPDIR/same/report.md" || fail "the report does not say passed"
 
 export BASELINE="$baseline" RESULTS="$TEST_TMPDIR/less"
-"$examples/slurm.sh" "${short[@]}" --trainers=single >"$TEST_TMPDIR/job.txt" && fail "a missing configuration passes"
-grep -qx '### Performance: failed' "$TEST_TMPDIR/job.txt" || fail "the job does not show the report"
+status=0
+"$examples/slurm.sh" "${short[@]}" --trainers=single >"$TEST_TMPDIR/job.txt" || status=$?
+[[ "$status" == 3 ]] || fail "exit code $status where a configuration is missing"
+grep -qx '### Performance: cannot say' "$TEST_TMPDIR/job.txt" || fail "the job does not show the report"
+
+status=0
+"$examples/gate.sh" check "$TEST_TMPDIR/none" "$TEST_TMPDIR/alone" "${short[@]}" --trainers=single || status=$?
+[[ "$status" == 2 ]] || fail "exit code $status without a baseline"
+grep -qx '### Performance: not compared' "$TEST_TMPDIR/alone/report.md" || fail "the report does not say that nothing was compared"
 
 # The commands of the workflow are those that were run above.
 for command in store check; do
