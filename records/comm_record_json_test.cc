@@ -199,11 +199,14 @@ TEST(CommRecordJson, SamplesReadBackBitEqual) {
   EXPECT_EQ(back.comm_seconds, overlap.comm_seconds);
 }
 
-TEST(CommRecordJson, ImpossibleDurationsOfAListAreWrittenAsZero) {
+TEST(CommRecordJson, ImpossibleDurationsOfAListAreRefused) {
   OverlapRecord overlap = ExampleOverlap();
-  overlap.comm_seconds = {-1e-9, std::nan("")};
+  overlap.comm_seconds = {-1e-9, 0.5};
   EXPECT_THAT(ParseAs<OverlapRecord>(ToJsonLine(overlap)).comm_seconds,
-              ElementsAre(0, 0));
+              ElementsAre(0, 0.5));
+  overlap.comm_seconds = {0.5, std::nan("")};
+  EXPECT_THAT(std::string(ParseRecord(ToJsonLine(overlap)).status().message()),
+              HasSubstr("not [0.5,\"NaN\"]; the clock of that rank was wrong"));
 }
 
 // A line that should be refused: a good one with a part replaced.

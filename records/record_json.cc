@@ -13,6 +13,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -68,28 +69,19 @@ class FieldWriter {
   void CountList(const char* name, const std::vector<int64_t>& values) {
     List(name, values, [this](int64_t count) { AppendNumber(count); });
   }
-  // Shortest digits that read back bit-equal; "NaN" and so on as strings.
   void Number(const char* name, double value) {
     Name(name);
-    if (value == 0 && std::signbit(value)) {
-      out_->append("-0.0");  // "-0" would read back as the integer 0
-    } else if (std::isfinite(value)) {
-      AppendNumber(value);
-    } else if (std::isnan(value)) {
-      out_->append("\"NaN\"");
-    } else {
-      out_->append(value > 0 ? "\"Infinity\"" : "\"-Infinity\"");
-    }
+    AppendDouble(value);
   }
   void Seconds(const char* name, double value) {
     Number(name, Duration(value));
   }
   void SecondsList(const char* name, const std::vector<double>& values) {
-    List(name, values, [this](double value) { AppendNumber(Duration(value)); });
+    List(name, values, [this](double value) { AppendDouble(Duration(value)); });
   }
   void SecondsMap(const char* name,
                   const std::map<std::string, double>& values) {
-    Map(name, values, [this](double value) { AppendNumber(Duration(value)); });
+    Map(name, values, [this](double value) { AppendDouble(Duration(value)); });
   }
   // Below 0 or above `maximum` by rounding: written as that bound. Infinite:
   // written as NaN, which means "not known".
@@ -110,9 +102,12 @@ class FieldWriter {
   void Check(bool, absl::string_view) {}
 
  private:
-  // A negative, infinite or NaN duration is a clock's mistake: written as 0.
+  // Differences of rounded times may be a little below 0. Anything else that no
+  // duration can be is a clock's mistake, and written as it is, so that readers
+  // refuse it by file and line.
   static double Duration(double value) {
-    return std::isfinite(value) && value > 0 ? value : 0.0;
+    constexpr double kRounding = 1e-6;  // Unix times: 2.4e-7 s
+    return value <= 0 && value > -kRounding ? 0.0 : value;
   }
 
   void Name(const char* name) {
@@ -148,6 +143,18 @@ class FieldWriter {
     out_->append(
         json(text).dump(-1, ' ', false, json::error_handler_t::replace));
   }
+  // Shortest digits that read back bit-equal; "NaN" and so on as strings.
+  void AppendDouble(double value) {
+    if (value == 0 && std::signbit(value)) {
+      out_->append("-0.0");  // "-0" would read back as the integer 0
+    } else if (std::isfinite(value)) {
+      AppendNumber(value);
+    } else if (std::isnan(value)) {
+      out_->append("\"NaN\"");
+    } else {
+      out_->append(value > 0 ? "\"Infinity\"" : "\"-Infinity\"");
+    }
+  }
   template <typename T>
   void AppendNumber(T value) {
     char digits[32];
@@ -174,7 +181,7 @@ absl::Status CheckVersion(const std::string& version) {
         "schema_version should be \"major.minor\", not ", Quoted(version)));
   }
   if (major == kSchemaMajor) return absl::OkStatus();
-  return absl::FailedPreconditionError(
+  return absl::InvalidArgumentError(
       absl::StrCat("the records are of schema version ", major, ".", minor,
                    ", and this reader reads ", kSchemaMajor, ".x: use ",
                    major > kSchemaMajor ? "a newer rankwise"
@@ -238,7 +245,7 @@ class FieldReader {
   const absl::Status& status() const { return status_; }
 
   bool Has(const char* name) const { return object_.contains(name); }
-  // Also refuses another major version (FailedPrecondition).
+  // Also refuses another major version.
   void Version(const char* name, std::string& out) {
     Text(name, out);
     if (status_.ok()) status_ = CheckVersion(out);
@@ -389,8 +396,13 @@ class FieldReader {
   }
   void Expect(absl::string_view name, absl::string_view expected,
               const json& found) {
-    Check(false, absl::StrCat("\"", name, "\" should be ", expected, ", not ",
-                              Shown(found)));
+    const bool is_duration = absl::StrContains(expected, "of seconds");
+    Check(false,
+          absl::StrCat("\"", name, "\" should be ", expected, ", not ",
+                       Shown(found),
+                       is_duration ? "; the clock of that rank was wrong: "
+                                     "record the run again"
+                                   : ""));
   }
 
   const json& object_;

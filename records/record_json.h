@@ -23,7 +23,6 @@ void AppendJsonLine(const Record& record, std::string* out);
 //   InvalidArgument     not JSON, no object, no kind, or a field that is
 //                       missing, of the wrong type or out of range
 //   NotFound            a kind that this version does not know
-//   FailedPrecondition  a run record of another major version
 // The message names the field; the caller adds file and line.
 absl::StatusOr<Record> ParseRecord(absl::string_view line);
 
