@@ -263,11 +263,15 @@ TEST(CollectivesTest, RefusesMissingOrOtherTrafficMatrices) {
 
 TEST(CollectivesTest, BusFactorsAreThoseOfNcclTests) {
   auto factor = [](const char* name) {
-    return (*FindCollective(name))->bus_factor(4);
+    Call call;
+    call.count = 4;
+    call.world_size = 4;
+    call.traffic = &Traffic(4);
+    return (*FindCollective(name))->bus_factor(call);
   };
   EXPECT_EQ(factor("all_reduce"), 1.5);
-  for (const char* name : {"all_gather", "reduce_scatter", "all_to_all",
-                           "all_to_all_v", "gather", "scatter"}) {
+  for (const char* name :
+       {"all_gather", "reduce_scatter", "all_to_all", "gather", "scatter"}) {
     EXPECT_EQ(factor(name), 0.75) << name;
   }
   for (const char* name : {"broadcast", "reduce", "send_recv", "ping_pong"}) {

@@ -294,7 +294,7 @@ constinit const Collective kAllToAllV = {
         "says",
     .in_place = false,
     .takes_traffic = true,
-    .bus_factor = OthersShare,
+    .bus_factor = [](const Call& call) { return call.traffic->BusiestShare(); },
     .refuse = RefuseTraffic,
     .make = MakeAllToAllV,
     .fill = FillOwnData,

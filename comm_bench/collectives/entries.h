@@ -27,8 +27,8 @@ extern const Collective kBarrier;
 // The granularity of collectives that give each rank an equal part, and the
 // bandwidth factor of those of which a rank's own part stays with it.
 constexpr int64_t OnePerRank(int world_size) { return world_size; }
-constexpr double OthersShare(int world_size) {
-  return 1.0 * (world_size - 1) / world_size;
+inline double OthersShare(const Call& call) {
+  return 1.0 * (call.world_size - 1) / call.world_size;
 }
 
 // Elements of one rank's part.

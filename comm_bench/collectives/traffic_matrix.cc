@@ -147,7 +147,7 @@ TrafficMatrix TrafficMatrix::Skewed(double skew, int world_size) {
 }
 
 std::vector<int64_t> TrafficMatrix::SendCounts(int from, int64_t count) const {
-  return LargestRemainder(weights_[weights_.size() == 1 ? 0 : from], count);
+  return LargestRemainder(RowOf(from), count);
 }
 
 std::vector<int64_t> TrafficMatrix::ReceiveCounts(int to, int64_t count) const {
@@ -156,6 +156,21 @@ std::vector<int64_t> TrafficMatrix::ReceiveCounts(int to, int64_t count) const {
     counts.push_back(SendCounts(from, count)[to]);
   }
   return counts;
+}
+
+double TrafficMatrix::BusiestShare() const {
+  Row sent(world_size_), received(world_size_);
+  for (int from = 0; from < world_size_; ++from) {
+    const Row& row = RowOf(from);
+    for (int to = 0; to < world_size_; ++to) {
+      if (to == from) continue;
+      const double share = row[to] / Sum(row);
+      sent[from] += share;
+      received[to] += share;
+    }
+  }
+  return std::max(*std::max_element(sent.begin(), sent.end()),
+                  *std::max_element(received.begin(), received.end()));
 }
 
 }  // namespace rankwise::comm_bench

@@ -47,6 +47,16 @@ TEST(TrafficMatrixTest, ReadsCommasBlanksAndComments) {
   EXPECT_THAT(matrix.ReceiveCounts(1, 100), ElementsAre(75, 50));
 }
 
+TEST(TrafficMatrixTest, TheBusiestRankSendsOrReceivesMost) {
+  EXPECT_DOUBLE_EQ(TrafficMatrix::Skewed(0, 4).BusiestShare(), 0.75);
+  // Rank 0 keeps 0.48 of its own and receives 0.48 from each of three others;
+  // the last rank, which keeps least, sends 0.88.
+  EXPECT_DOUBLE_EQ(TrafficMatrix::Skewed(1, 4).BusiestShare(), 3 * 0.48);
+  // All but rank 0 keep what they have.
+  EXPECT_DOUBLE_EQ(Matrix("0 1 1\n0 2 0\n0 0 2", 3).BusiestShare(), 1);
+  EXPECT_DOUBLE_EQ(Matrix("1 0\n0 1", 2).BusiestShare(), 0);
+}
+
 TEST(TrafficMatrixTest, FractionsBalanceUpToRounding) {
   const TrafficMatrix matrix = Matrix("0.1 0.2 0.7\n0.7 0.1 0.2\n1 0 0", 3);
   EXPECT_THAT(matrix.SendCounts(1, 10), ElementsAre(7, 1, 2));

@@ -86,8 +86,8 @@ class ShardedStep final : public Units {
     exchange.buffers = collective.make(call);
     exchange.buffers.input.zero_();
     collective.start(group_, call, exchange.buffers, exchange.works);
-    sent_bytes_ += static_cast<double>(call.bytes()) *
-                   collective.bus_factor(call.world_size);
+    sent_bytes_ +=
+        static_cast<double>(call.bytes()) * collective.bus_factor(call);
   }
 
   static void Await(Exchange& exchange) {

@@ -200,7 +200,7 @@ CallDescription DescribeCall(const Collective& collective, const Call& call) {
   if (collective.reduces) described.op = OpName(call.op);
   if (collective.rooted) described.root = call.root;
   described.in_place = call.in_place;
-  described.bus_factor = collective.bus_factor(call.world_size);
+  described.bus_factor = collective.bus_factor(call);
   described.group_size = call.world_size;
   return described;
 }
