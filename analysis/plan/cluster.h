@@ -33,7 +33,7 @@ struct EfficiencyCurve {
 struct Device {
   double peak_flops = 0;  // per second, in the precision of training
   EfficiencyCurve efficiency;
-  double memory_bytes = 0;
+  double memory_bytes = 0;  // 0: not known
   // That kernels other than matrix products reach. Infinite: their time is part
   // of `efficiency`, as where that is measured over whole steps.
   double memory_bytes_per_second = std::numeric_limits<double>::infinity();
@@ -131,8 +131,9 @@ struct RecordedComputing {
 };
 
 // From a study's records of gpt: what products and kernels take, by the steps
-// of single, ddp and fsdp; the memory's rate, by their optimizer; the host's
-// memory, shared out among its ranks; and communication as comm_bench measured
+// of single, ddp and fsdp; the memory's rate, by their optimizer; of CPUs
+// the host's memory, shared out among its ranks (records do not hold a GPU's);
+// and communication as comm_bench measured
 // it (docs/plan.md, "From records"). FailedPrecondition where something is
 // missing, with the command that records it, and where some of the runs ran on
 // CPUs and others on GPUs.

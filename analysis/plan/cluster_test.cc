@@ -261,6 +261,8 @@ TEST(ClusterFromRecordsTest, NamesTheKindOfDevice) {
     for (RankTrace& rank : run.ranks) rank.run.devices = {"cuda:0"};
   }
   EXPECT_FALSE(ClusterFromRecords(runs)->device.is_cpu);
+  EXPECT_EQ(ClusterFromRecords(runs)->device.memory_bytes, 0)
+      << "the host's is not the GPU's, which records do not hold";
 }
 
 TEST(ClusterFromRecordsTest, TakesRunsOfOnePrecision) {

@@ -131,6 +131,13 @@ Json LayoutJson(const PlannedLayout& planned, const Model& model) {
           {"limited_by", step.limit}};
 }
 
+std::string LeftOutText(const SearchResult& result) {
+  if (result.left_out == 0) return "";
+  return absl::StrCat("Not simulated, though possibly faster: ",
+                      Counted(result.left_out, "layout"), ", such as ",
+                      result.why_left_out, ".\n");
+}
+
 }  // namespace
 
 std::string SettingText(const Setting& setting) {
@@ -169,7 +176,7 @@ std::string SearchText(const SearchResult& result, const Setting& setting,
       absl::StrAppend(&text, ", which is within its interval");
   }
   absl::StrAppend(&text, ". What limits it: ", first.step.limit, ".\n",
-                  IntervalsText(first.step), "\n",
+                  IntervalsText(first.step), "\n", LeftOutText(result),
                   ShortCoresText(setting.cluster),
                   CommandOf(setting.model, first.layout, precision), "\n");
   return text;
@@ -206,6 +213,7 @@ std::string PlanJson(absl::Span<const SearchResult> results,
                      {"global_batch", result.global_batch},
                      {"layouts", result.layouts},
                      {"simulated", result.simulated},
+                     {"left_out", result.left_out},
                      {"best", layouts}});
   }
   const Json json = {{"format", "rankwise plan"},

@@ -51,10 +51,11 @@ ABSL_FLAG(int64_t, fit_up_to, 0,
           "larger ones; 0: fit those that exchange nothing (single, ddp "
           "--skip_communication), and score all others");
 ABSL_FLAG(int64_t, devices_per_node, 0,
-          "0: the cluster's own; with --records, a host's memory is divided by "
-          "it");
+          "0: the cluster's own; with --records of CPUs, a host's memory is "
+          "divided by it");
 ABSL_FLAG(std::string, memory, "",
-          "of a device, such as 80GB; empty: the cluster's own");
+          "of a device, such as 80GB; empty: the cluster's own; needed with "
+          "--records of GPUs");
 ABSL_FLAG(std::string, world_sizes, "8,64,512", "ranks to plan for");
 ABSL_FLAG(int64_t, global_batch, 0,
           "examples of a step; 0: --batch_per_rank times the ranks");
@@ -200,6 +201,11 @@ class ClusterSource {
       cluster.devices_per_node = devices_;
     }
     if (memory_bytes_ > 0) cluster.device.memory_bytes = memory_bytes_;
+    if (cluster.device.memory_bytes == 0) {
+      return absl::InvalidArgumentError(
+          "--records: records of GPUs do not hold a GPU's memory: give it, as "
+          "in --memory=80GB");
+    }
     return cluster;
   }
 
@@ -272,7 +278,8 @@ absl::StatusOr<std::string> Plan() {
       results.push_back(*std::move(result));
       continue;
     }
-    if (result.status().code() != absl::StatusCode::kFailedPrecondition)
+    if (!absl::IsFailedPrecondition(result.status()) &&
+        !absl::IsResourceExhausted(result.status()))
       return result.status();
     refusal = result.status();
     absl::StrAppend(&text, "\n", result.status().message(), "\n");

@@ -95,8 +95,8 @@ double ChildrensCpuSeconds() {
 }
 
 // 10,000 ranks, sizes that are not powers of two, and steps of up to 4,194,304
-// micro-batches. 0.1 s, 1 s and 3 s on an AMD EPYC; the limit leaves room for
-// slow machines.
+// micro-batches, or 68,719,476,736 examples. 0.1 s, 1 s, 3 s and 0.1 s on an
+// AMD EPYC; the limit leaves room for slow machines.
 TEST(Plan, TakesManyRanksAndMicroBatches) {
   for (const auto& [flags, ranks] :
        {std::pair("--model=gpt3-175b --world_sizes=96,1000,10000 --best=1",
@@ -104,7 +104,10 @@ TEST(Plan, TakesManyRanksAndMicroBatches) {
         std::pair("--model=megatron-1t --world_sizes=10000 --batch_per_rank=2",
                   "10000 ranks, "),
         std::pair("--model=gpt3-175b --world_sizes=64 --batch_per_rank=65536",
-                  "64 ranks, 4194304 examples")}) {
+                  "64 ranks, 4194304 examples"),
+        std::pair("--model=nano --world_sizes=1048576 "
+                  "--batch_per_rank=65536 --best=1",
+                  "1048576 ranks, 68719476736 examples")}) {
     const double before = ChildrensCpuSeconds();
     const Finished plan =
         RunPlan(absl::StrCat("--cluster=h100-superpod ", flags));
@@ -166,7 +169,7 @@ double PlannedActivations(const std::string& device) {
   const std::string json = testing::TempDir() + "/recorded_plan.json";
   const Finished plan = RunPlan(absl::StrCat(
       "--model=nano --world_sizes=2 --batch_per_rank=8 --zero=3 --best=100 "
-      "--precision=bf16 --json=",
+      "--precision=bf16 --memory=80GB --json=",
       json, " --records=", WriteRecords(device)));
   EXPECT_EQ(plan.code, 0) << plan.text;
   const auto written = nlohmann::json::parse(ContentOf(json));
@@ -180,6 +183,29 @@ double PlannedActivations(const std::string& device) {
 
 TEST(Plan, NormsOfACpuKeepNoFp32Copies) {
   EXPECT_LT(PlannedActivations("cpu"), PlannedActivations("cuda:0"));
+}
+
+TEST(Plan, RecordsOfGpusNeedTheMemoryOfOne) {
+  const std::string flags =
+      absl::StrCat("--model=nano --world_sizes=2 --precision=bf16 --records=",
+                   WriteRecords("cuda:0"));
+  const Finished unknown = RunPlan(flags);
+  EXPECT_EQ(unknown.code, 2);
+  EXPECT_THAT(unknown.text, HasSubstr("records of GPUs do not hold a GPU's "
+                                      "memory: give it, as in --memory=80GB"));
+  const Finished stated = RunPlan(flags + " --memory=80GB");
+  EXPECT_EQ(stated.code, 0);
+  EXPECT_THAT(stated.text, HasSubstr(" and 80 GB\n"));
+}
+
+TEST(Plan, SchedulesTooLongToSimulateAreLeftOut) {
+  const Finished plan = RunPlan(
+      "--layers=2048 --width=64 --heads=1 --sequence_length=1 --vocabulary=100 "
+      "--cluster=h100-superpod --world_sizes=2048 --global_batch=65535");
+  EXPECT_EQ(plan.code, 1);
+  EXPECT_THAT(plan.text,
+              AllOf(HasSubstr("no layout of 2048 ranks could be simulated"),
+                    HasSubstr("at most 16777216")));
 }
 
 // tests/bad_command_lines.txt has the flags that need no file.

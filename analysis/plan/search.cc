@@ -155,12 +155,19 @@ class Best {
 absl::Status NothingFits(const SearchConfig& config, const Setting& setting,
                          const Layout& smallest, double least_bytes) {
   const double limit = setting.cluster.device.memory_bytes;
-  return absl::FailedPreconditionError(absl::StrFormat(
+  return absl::ResourceExhaustedError(absl::StrFormat(
       "no layout of %d ranks fits into %.1f GB per rank: the one that takes "
       "least, %s (%s), takes %.1f GB or more; give more ranks, a smaller "
       "model, or a smaller --sequence_length",
       config.ranks, 1e-9 * limit, MeshName(smallest), DetailsOf(smallest),
       1e-9 * least_bytes));
+}
+
+void LeaveOut(const Layout& layout, const absl::Status& reason,
+              SearchResult& result) {
+  if (++result.left_out > 1) return;
+  result.why_left_out = absl::StrCat(MeshName(layout), " (", DetailsOf(layout),
+                                     "): ", reason.message());
 }
 
 }  // namespace
@@ -171,7 +178,7 @@ absl::StatusOr<SearchResult> Search(StepModel& model,
   RETURN_IF_ERROR(CheckReach(setting.cluster, config.ranks));
   const std::vector<Layout> layouts = AllLayouts(setting, config);
   if (layouts.empty()) {
-    return absl::FailedPreconditionError(absl::StrCat(
+    return absl::ResourceExhaustedError(absl::StrCat(
         "no layout of ", config.ranks, " ranks: no number of replicas divides ",
         "both these and a global batch of ", config.global_batch,
         " with the rest of the ranks along tp, cp and pp of ",
@@ -201,15 +208,25 @@ absl::StatusOr<SearchResult> Search(StepModel& model,
   for (const Candidate& candidate : candidates) {
     if (candidate.least_seconds >= best.Limit()) break;
     if (!best.Takes(*candidate.layout, candidate.least_seconds)) continue;
-    ASSIGN_OR_RETURN(const Memory least,
-                     model.WithoutMessages(*candidate.layout));
-    if (least.sum() > limit) continue;
+    const absl::StatusOr<Memory> least =
+        model.WithoutMessages(*candidate.layout);
+    if (absl::IsInvalidArgument(least.status())) {
+      LeaveOut(*candidate.layout, least.status(), result);
+      continue;
+    }
+    RETURN_IF_ERROR(least.status());
+    if (least->sum() > limit) continue;
     ASSIGN_OR_RETURN(const Step step, model.Quick(*candidate.layout));
     ++result.simulated;
     if (step.memory.sum() > limit) continue;
     best.Add({*candidate.layout, step});
   }
   result.best = best.Sorted();
+  if (result.best.empty() && result.left_out > 0) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "no layout of ", config.ranks, " ranks could be simulated: ",
+        result.why_left_out, "; give another --global_batch or fewer ranks"));
+  }
   if (result.best.empty()) {
     return NothingFits(config, setting, *smallest.second, smallest.first);
   }

@@ -153,6 +153,25 @@ TEST(SearchTest, SaysThatNoReplicasDivideTheBatch) {
               HasSubstr("--global_batch"));
 }
 
+// 1,021 is prime, and 1,021 ranks with 7 stages each and 3,063 micro-batches
+// are more than MakeSchedule builds; so many replicas are not.
+TEST(SearchTest, LeavesOutSchedulesThatCannotBeSimulated) {
+  Setting setting = {
+      {"deep", 7 * 1021, 4, 1, 1, 10}, *OwnEngine("fp32"), MakeCluster(1e12)};
+  StepModel steps = *StepModel::Create(setting);
+  SearchConfig config = Ranks(1021, 3 * 1021);
+  config.zero_stages = {0};
+  config.schedules = {"interleaved_1f1b"};
+  const auto result = Search(steps, config);
+  ASSERT_TRUE(result.ok()) << result.status();
+  ASSERT_EQ(result->best.size(), 1u);
+  EXPECT_EQ(MeshName(result->best[0].layout), "dp 1021");
+  EXPECT_EQ(result->left_out, 2) << "with recomputation and without";
+  EXPECT_THAT(SearchText(*result, setting, "fp32"),
+              HasSubstr("Not simulated, though possibly faster: 2 layouts, "
+                        "such as pp 1021 (interleaved_1f1b x7, 3063 x 1): "));
+}
+
 TEST(SearchTest, NeedsMessagesAcrossNodes) {
   Setting setting = MakeSetting();
   NetworkModel& network = setting.cluster.network;
