@@ -213,7 +213,7 @@ TEST(Score, HeldOutWorldSizesArePredictedWithinATenth) {
             << std::string(78, '*') << "\n"
             << missed << "\n"
             << std::string(78, '*') << "\n";
-  if (errors.empty() && !HasFailure()) GTEST_SKIP() << missed;
+  if (!HasFailure()) GTEST_SKIP() << missed;
 }
 
 }  // namespace
