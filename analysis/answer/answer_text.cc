@@ -134,37 +134,53 @@ std::string BaseLine(const Cell& base) {
 // What the column of memory is a share of; "" where no cell has one.
 std::string MemoryLine(const Answer& answer) {
   std::set<std::string> peaks;
+  bool above = false;
   for (const ScalingRow& row : answer.rows) {
-    if (std::isnan(MemoryBandwidthShare(*row.cell))) continue;
+    const Cell& cell = *row.cell;
+    if (std::isnan(MemoryBandwidthShare(cell))) {
+      above |= cell.run.step_bytes > 0 && cell.peak_bytes_per_second > 0;
+      continue;
+    }
     peaks.insert(
         absl::StrFormat("%.3g", 1e-9 * row.cell->peak_bytes_per_second));
   }
   if (peaks.empty()) return "";
   return absl::StrCat(
       "memory: what a step has to move at least, of the measured ",
-      absl::StrJoin(peaks, " or "), " GB/s of every device.\n");
+      absl::StrJoin(peaks, " or "), " GB/s of every device.",
+      above ? " None is above 100 %: caches save bytes, or other programs ran "
+              "while the GB/s were measured."
+            : "",
+      "\n");
 }
 
 // What the column of MFU is a share of; "" where no cell has one.
 std::string MfuLine(const Answer& answer) {
-  std::set<std::string> peaks;
+  std::set<std::string> peaks, above;
   double most = 0;
   for (const ScalingRow& row : answer.rows) {
+    if (std::string text = AbovePeakText(*row.cell); !text.empty())
+      above.insert(std::move(text));
     const double mfu = ModelFlopsUtilization(*row.cell);
     if (std::isnan(mfu)) continue;
     peaks.insert(PeakText(*row.cell));
     most = std::max(most, mfu);
   }
-  if (peaks.empty()) return "";
-  return absl::StrCat(
-      "MFU: 3 x the model's forward operations, of ",
-      absl::StrJoin(peaks, " or "), " of every device.",
-      most > 1
-          ? " Above 100 %, this peak is too low: if it was measured, other "
-            "programs ran then. Delete ~/.cache/rankwise/peak-*.json and "
-            "record again, or pass --peak_tflops."
-          : "",
-      "\n");
+  std::string text;
+  if (!peaks.empty()) {
+    absl::StrAppend(
+        &text, "MFU: 3 x the model's forward operations, of ",
+        absl::StrJoin(peaks, " or "), " of every device.",
+        most > 1 ? " Above 100 %, this stated peak is too low." : "", "\n");
+  }
+  if (!above.empty()) {
+    absl::StrAppend(
+        &text, "No MFU: ", absl::StrJoin(above, ", "),
+        " computed faster than what was measured as the peak, while other "
+        "programs ran. Delete ~/.cache/rankwise/peak-*.json and record again, "
+        "or pass --peak_tflops.\n");
+  }
+  return text;
 }
 
 std::string ScalingTable(const Answer& answer) {

@@ -85,13 +85,37 @@ TEST(AnswerText, ShowsMfuWhereAPeakIsStated) {
   EXPECT_THAT(text, HasSubstr("[80.0, 80.0]        10.0 %      5.0 %  15.4 %"));
   EXPECT_THAT(text, HasSubstr("MFU: 3 x the model's forward operations, of the "
                               "stated 1000 TFLOPS of every device.\n"));
-  EXPECT_THAT(text, Not(HasSubstr("this peak is too low")));
+  EXPECT_THAT(text, Not(HasSubstr("this stated peak is too low")));
   // The base states no peak to compare with.
   EXPECT_THAT(text, Not(HasSubstr("Of what the hardware can do")));
   for (RunTrace& run : runs) {
     for (RankTrace& rank : run.ranks) rank.run.flags["peak_tflops"] = "100";
   }
-  EXPECT_THAT(TextOf(runs), HasSubstr("Above 100 %, this peak is too low"));
+  EXPECT_THAT(TextOf(runs),
+              HasSubstr("Above 100 %, this stated peak is too low"));
+}
+
+// What computes faster than a measured peak shows that it was none.
+TEST(AnswerText, NoShareOfAMeasuredPeakIsAbove100Percent) {
+  std::vector<RunTrace> runs = Study();
+  for (RunTrace& run : runs) {
+    for (RankTrace& rank : run.ranks) {
+      rank.run.forward_flops_per_example = 1e11;
+      rank.run.peak_flops_per_second = 1.8e14;
+      rank.run.step_bytes = 1e9;
+      rank.run.peak_bytes_per_second = 1e9;
+    }
+  }
+  // 640 examples/s of 0.3 TFLOP on one rank, 512 on each of two.
+  const std::string text = TextOf(runs);
+  EXPECT_THAT(text, HasSubstr("\nNo MFU: ddp on 1 rank (1.07 times the "
+                              "measured 180 TFLOPS), single on 1 rank (1.07 "
+                              "times the measured 180 TFLOPS) computed faster "
+                              "than what was measured as the peak"));
+  EXPECT_THAT(text, HasSubstr("85.3 %")) << "of ddp on 2 ranks";
+  EXPECT_THAT(text, Not(HasSubstr("106.7 %")));
+  EXPECT_THAT(text, Not(HasSubstr("this stated peak is too low")));
+  EXPECT_THAT(text, Not(HasSubstr("Of what the hardware can do")));
 }
 
 TEST(AnswerText, SaysHowFarTheBaseAndTheRanksAreFromTheHardware) {

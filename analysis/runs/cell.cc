@@ -284,6 +284,20 @@ double DevicesOf(const Cell& cell) {
              : ranks * static_cast<double>(std::max<size_t>(1, of_rank.size()));
 }
 
+// The model's operations over the peak's; NaN: not known.
+double ShareOfPeak(const Cell& cell) {
+  const double forward = cell.run.forward_flops_per_example;
+  if (!(forward > 0) || !(cell.peak_tflops > 0)) {
+    return std::numeric_limits<double>::quiet_NaN();
+  }
+  return 3 * forward * cell.ExamplesPerSecond() /
+         (DevicesOf(cell) * cell.peak_tflops * 1e12);
+}
+
+bool IsAboveMeasuredPeak(const Cell& cell, double share_of_peak) {
+  return cell.peak_is_measured && share_of_peak > 1;
+}
+
 }  // namespace
 
 std::vector<double> Cell::Values(double Throughput::*metric) const {
@@ -457,12 +471,17 @@ double RateColumn::Of(const Cell& cell, double examples_per_second) const {
 }
 
 double ModelFlopsUtilization(const Cell& cell) {
-  const double forward = cell.run.forward_flops_per_example;
-  if (!(forward > 0) || !(cell.peak_tflops > 0)) {
-    return std::numeric_limits<double>::quiet_NaN();
-  }
-  return 3 * forward * cell.ExamplesPerSecond() /
-         (DevicesOf(cell) * cell.peak_tflops * 1e12);
+  const double share = ShareOfPeak(cell);
+  return IsAboveMeasuredPeak(cell, share)
+             ? std::numeric_limits<double>::quiet_NaN()
+             : share;
+}
+
+std::string AbovePeakText(const Cell& cell) {
+  const double share = ShareOfPeak(cell);
+  if (!IsAboveMeasuredPeak(cell, share)) return "";
+  return absl::StrFormat("%s (%.3g times %s)", cell.Name(), share,
+                         PeakText(cell));
 }
 
 std::string PeakText(const Cell& cell) {
@@ -479,8 +498,9 @@ double MemoryBandwidthShare(const Cell& cell) {
                            static_cast<double>(ReplicasOf(cell.run));
   const double steps_per_second =
       cell.ExamplesPerSecond() / static_cast<double>(cell.global_batch);
-  return cell.run.step_bytes * processes * steps_per_second /
-         (DevicesOf(cell) * cell.peak_bytes_per_second);
+  const double share = cell.run.step_bytes * processes * steps_per_second /
+                       (DevicesOf(cell) * cell.peak_bytes_per_second);
+  return share <= 1 ? share : std::numeric_limits<double>::quiet_NaN();
 }
 
 }  // namespace rankwise

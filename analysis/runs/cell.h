@@ -143,14 +143,20 @@ class RateColumn {
 
 // MFU of docs/metrics.md: model FLOPs utilisation (Chowdhery et al. 2022,
 // "PaLM", appendix B) against Cell::peak_tflops. NaN where the runs do not
-// record the model's operations, or have no peak.
+// record the model's operations, or have no peak, and where they computed
+// faster than a measured peak, which therefore was none.
 double ModelFlopsUtilization(const Cell& cell);
+
+// "" unless the cell computed faster than its measured peak; else by how much:
+// "ddp on 2 ranks (1.53 times the measured 0.112 TFLOPS)".
+std::string AbovePeakText(const Cell& cell);
 
 // "the stated 989 TFLOPS", "the measured 0.171 TFLOPS": Cell::peak_tflops.
 std::string PeakText(const Cell& cell);
 
 // The share of memory bandwidth of docs/metrics.md. NaN where the runs do not
-// record it.
+// record it, and where it is above 1: caches held some of the data, or the
+// measured bandwidth was none.
 double MemoryBandwidthShare(const Cell& cell);
 
 }  // namespace rankwise

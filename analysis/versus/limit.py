@@ -1,4 +1,5 @@
-"""Compares //trainers:single with the rate of a matrix product, which each run measures itself. Runs alternate.
+"""Compares //trainers:single with the rate of a matrix product: the best that any run of the case measured, as other programs slow
+some. Runs alternate.
 
     bazel build //trainers:single
     python3 limit.py --data_dir /tmp/cifar10
@@ -59,7 +60,6 @@ def figures(record):
     seconds = statistics.median(step["step_seconds"] for step in steps)
     flops = 3 * run["forward_flops_per_example"] * statistics.median(step["examples"] for step in steps)
     return {"ms": 1e3 * seconds, "gflops": 1e-9 * flops / seconds, "product": 1e-9 * run["peak_flops_per_second"],
-            "share": 100 * flops / seconds / run["peak_flops_per_second"],
             "wait": 100 * total("data_wait_seconds") / total("step_seconds"),
             "outside": 100 * (1 - total(*COMPUTE) / total("step_seconds"))}
 
@@ -82,11 +82,12 @@ def with_range(values, digits=1):
     return f"{middle} ({low} to {high})"
 
 
-def row(name, runs, first):
+def row(name, runs, best_product, first):
     """`first`: the runs of another build that alternated with `runs`, if any."""
     of = {figure: [run[figure] for run in runs] for figure in runs[0]}
+    shares = [100 * gflops / best_product for gflops in of["gflops"]]
     cells = [name, with_range(of["ms"]), f"{statistics.median(of['gflops']):.0f}", with_range(of["product"], 0),
-             with_range(of["share"]) + " %", f"{statistics.median(of['wait']):.2f} %",
+             with_range(shares) + " %", f"{statistics.median(of['wait']):.2f} %",
              f"{statistics.median(of['outside']):.2f} %"]
     cells += [ratio_text([run["ms"] for run in first], of["ms"])] if first else []
     return "| " + " | ".join(cells) + " |"
@@ -99,13 +100,15 @@ def main():
         for (case, binary), runs in results.items():
             runs.append(run_once(binary, case, args.data_dir))
             print(f"run {turn + 1} of {args.runs}: {case}, {binary}: {runs[-1]['ms']:.1f} ms, "
-                  f"{runs[-1]['share']:.1f} % of {runs[-1]['product']:.0f} GFLOP/s", file=sys.stderr, flush=True)
+                  f"{runs[-1]['gflops']:.1f} GFLOP/s, the product {runs[-1]['product']:.0f}", file=sys.stderr, flush=True)
     several = len(args.binary) > 1
-    head = ["", "ms a step", "GFLOP/s", "product, GFLOP/s", "of the product", "data wait",
+    head = ["", "ms a step", "GFLOP/s", "product, GFLOP/s", "of the best product", "data wait",
             "outside forward, backward and update", *([f"speed against {args.binary[0]}"] if several else [])]
     print("| " + " | ".join(head) + " |\n" + "|---" * len(head) + "|")
     for (case, binary), runs in results.items():
-        print(row(f"{case}, {binary}" if several else case, runs, results[case, args.binary[0]] if several else None))
+        best_product = max(run["product"] for other in args.binary for run in results[case, other])
+        print(row(f"{case}, {binary}" if several else case, runs, best_product,
+                  results[case, args.binary[0]] if several else None))
 
 
 if __name__ == "__main__":

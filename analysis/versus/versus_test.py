@@ -248,6 +248,11 @@ with open(record, "w") as file:
         self.assertEqual(self.measure(0.05)[2:], ["| cnn_fp32 | 50.0 (50.0 to 50.0) | 4 | 8 (8 to 8) "
                                                   "| 48.0 (48.0 to 48.0) % | 2.00 % | 4.00 % |"])
 
+    def test_a_disturbed_product_makes_no_share_above_100_percent(self):
+        run = {"ms": 50.0, "gflops": 4.0, "product": 8.0, "wait": 0.0, "outside": 0.0}
+        disturbed = run | {"product": 3.0}  # 133 % of its own
+        self.assertIn("| 50.0 (50.0 to 50.0) % |", limit.row("case", [run, disturbed], 8.0, None))
+
     def test_compares_builds(self):
         lines = self.measure(0.05, 0.1)
         self.assertEqual(lines[0].split(" | ")[-1], "speed against single0 |")

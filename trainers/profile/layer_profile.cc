@@ -83,15 +83,20 @@ std::vector<LayerRecord> Describe(const ModelSpec& spec, int64_t examples,
   return records;
 }
 
+// Of a limit that was measured: what is faster shows that it was none.
+std::string ShareText(double share) {
+  return share > 1 ? "> 100 %" : absl::StrFormat("%.1f %%", 100 * share);
+}
+
 std::string Row(const std::string& name, const char* direction,
                 const LayerRoofline& roofline) {
   std::string row = absl::StrFormat(
       "%-12s %-8s %9.3f %9.1f %8.2f", name, direction, 1e3 * roofline.seconds,
       1e-9 * roofline.flops_per_second, 1e-9 * roofline.bytes_per_second);
   if (!roofline.bound.empty()) {
-    absl::StrAppendFormat(&row, "  %-7s %8.3f %6.1f %%", roofline.bound,
+    absl::StrAppendFormat(&row, "  %-7s %8.3f %8s", roofline.bound,
                           1e3 * roofline.limit_seconds,
-                          100 * roofline.limit_seconds / roofline.seconds);
+                          ShareText(roofline.limit_seconds / roofline.seconds));
   }
   return row + "\n";
 }
@@ -156,9 +161,9 @@ std::string LayerTable(absl::Span<const LayerRecord> layers,
   absl::StrAppendFormat(&table, "all layers: %.3f ms", 1e3 * seconds);
   if (limit > 0) {
     absl::StrAppendFormat(&table,
-                          ", at the limits %.3f ms: %.1f %% of what the device "
+                          ", at the limits %.3f ms: %s of what the device "
                           "can do",
-                          1e3 * limit, 100 * limit / seconds);
+                          1e3 * limit, ShareText(limit / seconds));
   }
   return table;
 }

@@ -11,6 +11,7 @@ namespace rankwise {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 TEST(ProfileLayers, TimesEveryLayerAndLeavesTheModelAsItWas) {
   const ModelSpec spec = *MakeModelSpec({.name = "mlp", .width = 16});
@@ -77,6 +78,16 @@ TEST(LayerTable, HasARowPerDirectionAndTheSum) {
   EXPECT_THAT(table,
               HasSubstr("all layers: 4000.000 ms, at the limits 2000.000 "
                         "ms: 50.0 % of what the device can do"));
+}
+
+TEST(LayerTable, NoShareOfAMeasuredLimitIsAbove100Percent) {
+  LayerRecord layer;
+  layer.forward_flops = layer.backward_flops = 1e9;
+  layer.forward_seconds = layer.backward_seconds = {0.5};
+  const std::string table = LayerTable({layer}, {1e9, 1e8});
+  EXPECT_THAT(table, HasSubstr("compute 1000.000  > 100 %\n"));
+  EXPECT_THAT(table, HasSubstr("ms: > 100 % of what the device can do"));
+  EXPECT_THAT(table, Not(HasSubstr("200.0 %")));
 }
 
 }  // namespace

@@ -88,7 +88,7 @@ function limitTraces(look, profile, [left, right]) {
 }
 
 function passText(pass) {
-  const limit = pass.limit === null ? [] : [`limit by ${pass.bound}: ${milliseconds(pass.limit)}, ${percent(pass.limit / pass.seconds)} of the time`];
+  const limit = pass.limit === null ? [] : [`limit by ${pass.bound}: ${milliseconds(pass.limit)}, ${pass.limit > pass.seconds ? 'more than' : percent(pass.limit / pass.seconds) + ' of'} the time`];
   return hoverText(`${pass.layer}, ${pass.direction}`, milliseconds(pass.seconds), flopRate(pass.flopRate), bandwidth(pass.byteRate),
                    `${digits(pass.intensity)} FLOP per byte`, ...limit);
 }
