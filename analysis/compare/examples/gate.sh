@@ -2,7 +2,8 @@
 # A gate against slower training, by the built //:study and //analysis:compare, in the repository's folder:
 #   gate.sh store BASELINE [FLAG...]            measures a baseline into a folder that is new
 #   gate.sh check BASELINE RESULTS [FLAG...]    measures into RESULTS, compares, and writes RESULTS/report.md
-# Flags of the study after these win over those below; give both commands the same. GATE_THRESHOLD=0.05 is the share by which a change counts.
+# Flags of the study after these win over those below; give both commands the same. GATE_THRESHOLD=0.05 is the share by which a change counts,
+# GATE_METRICS=step_seconds,exposed_comm_seconds,peak_bytes what is compared.
 # Exit code of check: 0 where nothing is worse by more than that, 1 where something is, 2 where there is no comparison (no baseline, say), 3 where
 # the repetitions do not decide it: store a baseline and check with more (--repetitions=20), on a machine that does nothing else.
 set -euo pipefail
@@ -19,7 +20,7 @@ case "${1:-}" in
     ;;
   check)
     measure "${@:3}"
-    "$programs/analysis/compare/compare" --require_all --metrics=step_seconds,exposed_comm_seconds,peak_bytes \
+    "$programs/analysis/compare/compare" --require_all --metrics="${GATE_METRICS:-step_seconds,exposed_comm_seconds,peak_bytes}" \
       --threshold="${GATE_THRESHOLD:-0.05}" --markdown="$3/report.md" "$2" "$3"
     ;;
   *)
