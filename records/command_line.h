@@ -13,8 +13,8 @@
 namespace rankwise {
 
 // Exit codes.
-inline constexpr int kFailed = 1;     // what was requested could not be done
-inline constexpr int kBadUsage = 2;   // wrong flags or arguments
+inline constexpr int kFailed = 1;        // the requested work failed
+inline constexpr int kBadUsage = 2;      // wrong flags or arguments
 inline constexpr int kCannotSay = 3;  // the data do not decide the question
 
 // kBadUsage for InvalidArgument, else kFailed. Of a status that is not OK.

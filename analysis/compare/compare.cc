@@ -1,4 +1,4 @@
-// Compares two sets of records: is B worse than A? The exit code answers.
+// Compares two sets of records; the exit code says whether B is worse than A.
 
 #include <cstdio>
 #include <filesystem>
@@ -18,33 +18,32 @@
 #include "third_party/absl/status_macros.h"
 
 ABSL_FLAG(double, threshold, 0.05,
-          "worse or better is a change whose whole 95 % interval is larger "
-          "than this share; equivalent one whose whole interval is within it");
+          "largest relative change that counts as equivalent; a figure is "
+          "worse or better if its whole 95 % interval is beyond this");
 ABSL_FLAG(double, alpha, 0.05,
-          "worse or better also needs a p below this, corrected for the number "
-          "of figures (Holm): the share of comparisons of equal code that may "
-          "find a change");
+          "a figure is worse or better only if its p, corrected for the number "
+          "of figures (Holm), is below this: at most this share of comparisons "
+          "of equal code report a change");
 ABSL_FLAG(std::string, metrics, "",
-          "names separated by commas: step_seconds, examples_per_second, "
+          "comma-separated names: step_seconds, examples_per_second, "
           "exposed_comm_seconds, data_wait_seconds, peak_bytes, call_seconds; "
           "empty: all");
 ABSL_FLAG(std::string, repetitions_of_calls, "launches",
           "what counts as a repetition of a collective: launches, or "
           "iterations as if those of one launch were independent");
 ABSL_FLAG(std::string, ignore_flags, "",
-          "flags of the trainers, separated by commas, in which A and B may "
-          "differ: bucket_cap_mb");
-ABSL_FLAG(int64_t, warmup_steps, 10,
-          "steps at the start of every run that are left out");
+          "comma-separated trainer flags in which A and B may differ: "
+          "bucket_cap_mb");
+ABSL_FLAG(int64_t, warmup_steps, 10, "steps to skip at the start of every run");
 ABSL_FLAG(bool, require_all, false,
-          "exit code 3 also where B lacks a configuration or a metric of A");
+          "exit code 3 if B lacks a configuration or a metric of A");
 ABSL_FLAG(bool, force, false,
-          "compare also where repetitions within A or within B ran different "
-          "or unknown code");
-ABSL_FLAG(std::string, csv, "", "file to write the table to as CSV");
+          "compare even if repetitions within A or within B ran different or "
+          "unknown code");
+ABSL_FLAG(std::string, csv, "", "file to write the table to, as CSV");
 ABSL_FLAG(std::string, markdown, "",
-          "file for a short report, as a CI job shows it: the verdict, and the "
-          "figures that are not equivalent");
+          "file to write a short report to, for a CI job's summary: the result "
+          "and the figures that are not equivalent");
 
 namespace rankwise {
 namespace {
@@ -54,10 +53,10 @@ namespace fs = std::filesystem;
 constexpr char kUsage[] =
     "compares two sets of records: record files, or folders of *.jsonl.\n"
     "  bazel run //analysis:compare -- BEFORE AFTER\n"
-    "The exit code is 0 where no figure is worse by more than the threshold, 1 "
-    "where one is, 3 where the repetitions do not decide it, 2 for wrong flags "
-    "and for records that cannot be read or compared. docs/compare.md says how "
-    "it is judged.";
+    "A figure is one metric of one configuration. Exit codes: 0: no figure is "
+    "worse by more than the threshold; 1: at least one is; 3: inconclusive; 2: "
+    "wrong flags, records that cannot be read or compared, or a file that "
+    "cannot be written. docs/compare.md explains how figures are judged.";
 
 absl::StatusOr<ChangeConfig> ConfigFromFlags() {
   ChangeConfig config;
@@ -65,12 +64,12 @@ absl::StatusOr<ChangeConfig> ConfigFromFlags() {
   if (!(config.threshold >= 0 && config.threshold < 100)) {
     return absl::InvalidArgumentError(
         absl::StrCat("--threshold=", config.threshold,
-                     ": expected a share from 0, such as 0.05"));
+                     ": expected a share from 0, below 100, such as 0.05"));
   }
   config.alpha = absl::GetFlag(FLAGS_alpha);
   if (!(config.alpha >= 1e-6 && config.alpha < 1)) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "--alpha=", config.alpha, ": expected a number from 1e-6 to 1"));
+        "--alpha=", config.alpha, ": expected a number from 1e-6, below 1"));
   }
   ASSIGN_OR_RETURN(config.metrics, ParseMetrics(absl::GetFlag(FLAGS_metrics)));
   config.ignored_flags =
@@ -102,7 +101,7 @@ absl::Status WriteMarkdown(const std::string& text) {
   return path.empty() ? absl::OkStatus() : ReplaceFile(path, text);
 }
 
-// The exit code.
+// Returns the exit code.
 absl::StatusOr<int> Compare(const std::string& path_a,
                             const std::string& path_b,
                             const ChangeConfig& config) {
@@ -127,7 +126,7 @@ absl::StatusOr<int> Compare(const std::string& path_a,
   return GateExitCode(comparison, missing);
 }
 
-// The exit code. 1 means worse, so every failure is kBadUsage.
+// Returns the exit code. 1 means worse, so every failure is kBadUsage.
 int Run(const std::string& path_a, const std::string& path_b) {
   const absl::StatusOr<ChangeConfig> config = ConfigFromFlags();
   absl::Status usage = config.status();

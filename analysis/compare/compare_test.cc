@@ -109,17 +109,17 @@ TEST_F(CompareTest, ARegressionIsExitCode1) {
   EXPECT_THAT(within.output, HasSubstr("\nEquivalent within 30 %: all "));
 }
 
-TEST_F(CompareTest, WhatTheIntervalLeavesOpenIsExitCode3) {
+TEST_F(CompareTest, AnInconclusiveFigureIsExitCode3) {
   StudyOf("before", {0.077, 0.130});
   StudyOf("after", {0.0793, 0.1339});
   const Outcome open = Compare("--metrics=step_seconds before after");
   EXPECT_EQ(open.exit_code, 3) << open.output;
   EXPECT_THAT(open.output,
-              HasSubstr("\nCannot say whether 1 of 1 figures is worse by more "
-                        "than 5 %: ddp on 2 ranks, batch 64, step_seconds "
-                        "(1.030 [0.209, 5.069]); more repetitions would decide "
-                        "it.\n"));
-  // What is worse comes before what is open.
+              HasSubstr("\nCannot say for 1 of 1 figures, which may be worse "
+                        "by more than 5 %: ddp on 2 ranks, batch 64, "
+                        "step_seconds (1.030 [0.209, 5.069]); more repetitions "
+                        "may decide.\n"));
+  // A worse figure takes precedence.
   with_memory_ = true;
   StudyOf("little", {0.077, 0.130});
   peak_bytes_ = 1200;
@@ -127,7 +127,7 @@ TEST_F(CompareTest, WhatTheIntervalLeavesOpenIsExitCode3) {
   const Outcome worse = Compare("little much");
   EXPECT_EQ(worse.exit_code, 1) << worse.output;
   EXPECT_THAT(worse.output, HasSubstr("peak_bytes (1.200 [1.200, 1.200]).\n"
-                                      "Cannot say whether "));
+                                      "Cannot say for "));
 }
 
 TEST_F(CompareTest, AlphaIsWhatThePMustBeBelow) {
@@ -166,8 +166,7 @@ TEST_F(CompareTest, EqualTimesAreExitCode0AndTooFewRunsExitCode3) {
   EXPECT_THAT(same.output, HasSubstr("\nEquivalent within 5 %: all 4 figures"));
   const Outcome few = Compare("few/0.jsonl before");
   EXPECT_EQ(few.exit_code, 3);
-  EXPECT_THAT(few.output,
-              HasSubstr("\nCannot say whether 4 of 4 figures are "));
+  EXPECT_THAT(few.output, HasSubstr("\nCannot say for 4 of 4 figures, "));
 }
 
 TEST_F(CompareTest, AsAGateAllOfAMustBeJudged) {
@@ -183,7 +182,7 @@ TEST_F(CompareTest, AsAGateAllOfAMustBeJudged) {
   EXPECT_EQ(Compare("--require_all after before").exit_code, 0);
   const Outcome lost = Compare("--require_all before after");
   EXPECT_EQ(lost.exit_code, 3);
-  EXPECT_THAT(lost.output, HasSubstr("Not all of A could be judged "
+  EXPECT_THAT(lost.output, HasSubstr("Not all of A was compared "
                                      "(--require_all): B lacks ddp on 2 ranks, "
                                      "batch 32"));
 }

@@ -24,7 +24,7 @@ using Values = std::map<std::string, std::string>;
 
 enum class Missing { kDiffers, kFits };
 
-// "NAME: VALUE and VALUE" for what is not equal in both.
+// "NAME: VALUE and VALUE" for each entry that differs.
 std::vector<std::string> Differences(const Values& a, const Values& b,
                                      const char* prefix, Missing missing) {
   std::vector<std::string> result;
@@ -63,7 +63,7 @@ std::string Remark(const Configuration& a, const Configuration& b) {
   return absl::StrJoin(remarks, ", ");
 }
 
-// What must be equal in two configurations that belong together.
+// What must be equal in the two configurations of a pair.
 struct Criterion {
   bool same_cpus = true;
   Missing missing_flags = Missing::kDiffers;
@@ -82,8 +82,7 @@ struct Criterion {
   }
 };
 
-// Pairs two configurations that are left where neither fits any other that is
-// left.
+// Pairs unpaired configurations that fit each other and no other unpaired one.
 void PairBy(const Criterion& criterion, Pairing& pairing) {
   using Fits =
       std::map<const Configuration*, std::vector<const Configuration*>>;
@@ -112,17 +111,17 @@ Interval Minus(const Interval& interval, double limit) {
   return {interval.low - limit, interval.high - limit};
 }
 
-// By how much x is beyond the threshold over y, with 95 %: below 0 it is
-// within. `negligible` is the threshold, where it is more than 0.
+// The 95 % interval of how far x exceeds y plus the threshold; negative within
+// it. The threshold is `negligible` if that is above 0, otherwise relative.
 Interval Excess(const std::vector<double>& x, std::vector<double> y,
                 double threshold, double negligible) {
   if (negligible > 0) return Minus(DifferenceInterval(x, y), negligible);
-  // A linear contrast, as the mean of y varies too.
+  // A linear contrast, because the mean of y is uncertain too.
   for (double& value : y) value *= 1 + threshold;
   return DifferenceInterval(x, y);
 }
 
-// By where the excess of B in the bad and in the good direction lies.
+// From the intervals of B's excess in the bad and in the good direction.
 Verdict VerdictOf(const Interval& worse, const Interval& better) {
   if (worse.low > 0) return Verdict::kWorse;
   if (better.low > 0) return Verdict::kBetter;
@@ -138,7 +137,7 @@ Verdict VerdictOfRatio(const Interval& ratio, bool higher_is_better,
   return VerdictOf(Minus(worse, 1 + threshold), Minus(better, 1 + threshold));
 }
 
-// The change, without its corrected p; its verdict is by the interval alone.
+// The change without corrected_p; its verdict depends on the interval alone.
 Change Measure(const ConfigurationPair& pair, const Metric& metric,
                const std::vector<double>& a, const std::vector<double>& b,
                double threshold) {
@@ -179,8 +178,7 @@ Change Measure(const ConfigurationPair& pair, const Metric& metric,
   return change;
 }
 
-// Metrics that are 0 throughout, such as communication on one rank, say
-// nothing.
+// Skips metrics that are 0 throughout, such as communication on one rank.
 void AddChanges(const ConfigurationPair& pair, const ChangeConfig& config,
                 Comparison& comparison) {
   for (const Metric& metric : kMetrics) {
@@ -192,9 +190,9 @@ void AddChanges(const ConfigurationPair& pair, const ChangeConfig& config,
     const auto a = pair.a->samples.find(name), b = pair.b->samples.find(name);
     const bool in_a = a != pair.a->samples.end();
     const bool in_b = b != pair.b->samples.end();
-    const bool says =
+    const bool measured =
         (in_a && Mean(a->second) != 0) || (in_b && Mean(b->second) != 0);
-    if (!says) continue;
+    if (!measured) continue;
     if (in_a && in_b) {
       comparison.changes.push_back(
           Measure(pair, metric, a->second, b->second, config.threshold));
@@ -207,10 +205,10 @@ void AddChanges(const ConfigurationPair& pair, const ChangeConfig& config,
   }
 }
 
-// Of many intervals some lie beyond the threshold by chance: what is worse or
-// better needs a p, too, corrected for their number. What passes a gate needs
-// no correction, as all figures must pass (an intersection-union test, Berger
-// 1982).
+// Of many intervals some lie beyond the threshold by chance, so kWorse and
+// kBetter also need a p that is corrected for their number. Passing a gate
+// needs no correction, because all figures must pass (an intersection-union
+// test, Berger 1982).
 void CorrectForMany(double alpha, std::vector<Change>& changes) {
   std::vector<double> p_values;
   for (const Change& change : changes) p_values.push_back(change.p_value);
@@ -293,7 +291,7 @@ Pairing PairConfigurations(absl::Span<const Configuration> a,
     }
   }
   absl::c_sort(pairing.pairs, [](const auto& one, const auto& other) {
-    return one.a < other.a;  // places in `a`
+    return one.a < other.a;  // the order of `a`
   });
   return pairing;
 }
@@ -331,8 +329,8 @@ size_t Comparison::Count(Verdict verdict) const {
 
 int GateExitCode(const Comparison& comparison, const std::string& missing) {
   if (comparison.Count(Verdict::kWorse) > 0) return kFailed;
-  const bool open = comparison.Count(Verdict::kCannotSay) > 0;
-  return open || !missing.empty() ? kCannotSay : 0;
+  const bool inconclusive = comparison.Count(Verdict::kCannotSay) > 0;
+  return inconclusive || !missing.empty() ? kCannotSay : 0;
 }
 
 absl::StatusOr<Comparison> CompareRecordSets(const RecordSet& a,
@@ -342,8 +340,8 @@ absl::StatusOr<Comparison> CompareRecordSets(const RecordSet& a,
     if (b.run_ids.count(id) == 0) continue;
     return absl::FailedPreconditionError(absl::StrCat(
         "the run ", id, " is in both ", a.path, " and ", b.path,
-        ", and a run is not compared with a copy of itself: leave it out of "
-        "one of the two"));
+        ", and a run is not compared with a copy of itself: remove it from one "
+        "of the two"));
   }
   const Pairing pairing = PairConfigurations(a.configurations, b.configurations,
                                              config.ignored_flags);
@@ -365,9 +363,10 @@ absl::StatusOr<Comparison> CompareRecordSets(const RecordSet& a,
   }
   CorrectForMany(config.alpha, comparison.changes);
   if (!comparison.changes.empty()) return comparison;
-  return absl::FailedPreconditionError(absl::StrCat(
-      "what ", a.path, " and ", b.path, " have in common holds no --metrics=",
-      absl::StrJoin(config.metrics, ",")));
+  return absl::FailedPreconditionError(
+      absl::StrCat("the configurations that ", a.path, " and ", b.path,
+                   " have in common have none of --metrics=",
+                   absl::StrJoin(config.metrics, ",")));
 }
 
 }  // namespace rankwise

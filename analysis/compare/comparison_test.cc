@@ -109,7 +109,7 @@ TEST(Verdict, IsByTheWholeIntervalAndNotByTheEstimate) {
   EXPECT_EQ(Compare(a, equal).verdict, Verdict::kCannotSay);
   const MetricSample b{"step_seconds", {1.2, 1.5, 0.85, 1.25, 0.95}};
   EXPECT_EQ(Compare(a, b).verdict, Verdict::kCannotSay);
-  // 1.06 [1.048, 1.072]: surely slower, but perhaps by less than 5 %.
+  // 1.06 [1.048, 1.072]: certainly slower, but possibly by less than 5 %.
   const Change little =
       Compare({"step_seconds", Around(1)}, {"step_seconds", Around(1.06)});
   EXPECT_LT(little.corrected_p, 1e-4);
@@ -120,8 +120,8 @@ TEST(Verdict, IsByTheWholeIntervalAndNotByTheEstimate) {
             Verdict::kEquivalent);
 }
 
-// A gate must not be held up by a speed-up that is about as large as the
-// threshold, which no number of repetitions separates from it.
+// A gate must not be blocked by a speed-up of about the threshold, which no
+// number of repetitions separates from the threshold.
 TEST(Verdict, EquivalentOrBetterIsNotWorse) {
   for (const auto& [metric, factor] :
        {std::pair("step_seconds", 1 / 1.05), std::pair("peak_bytes", 1 / 1.05),
@@ -188,7 +188,7 @@ TEST(Verdict, IsByThePCorrectedForTheNumberOfFigures) {
             Verdict::kNotWorse);
 }
 
-TEST(Verdict, RepetitionsWithNothingAreComparedByTheirMeans) {
+TEST(Verdict, RepetitionsWithZeroAreComparedByTheirMeans) {
   const MetricSample a{"data_wait_seconds", {0, 0.01, 0.011, 0.01}, 0.1};
   const MetricSample b{"data_wait_seconds", {0.03, 0.031, 0.03, 0.029}, 0.1};
   const Change change = Compare(a, b);
@@ -200,8 +200,8 @@ TEST(Verdict, RepetitionsWithNothingAreComparedByTheirMeans) {
   EXPECT_EQ(Compare(b, a).verdict, Verdict::kBetter);
 }
 
-TEST(Verdict, RepetitionsWithNothingAreHeldAgainstTheThresholdToo) {
-  // Without the step's seconds only the threshold counts.
+TEST(Verdict, RepetitionsWithZeroAreJudgedByTheThresholdToo) {
+  // Without step_seconds only the threshold counts.
   const MetricSample a{"data_wait_seconds", {0, 0.01, 0.011, 0.01, 0.01, 0.01}};
   const MetricSample b{"data_wait_seconds", {0.011, 0.012, 0.012, 0.012}};
   const auto verdict = [&](double threshold) {
@@ -211,7 +211,7 @@ TEST(Verdict, RepetitionsWithNothingAreHeldAgainstTheThresholdToo) {
   };
   EXPECT_EQ(verdict(0.05), Verdict::kCannotSay);
   EXPECT_EQ(verdict(20), Verdict::kEquivalent);
-  // b - a is within 95 % of a's mean, but that mean is as uncertain.
+  // b - a is within 95 % of a's mean, but that mean is uncertain too.
   EXPECT_LT(Compare(a, b).interval.high, 0.95 * 0.0085);
   EXPECT_EQ(verdict(0.95), Verdict::kCannotSay);
 }
@@ -224,11 +224,11 @@ TEST(Verdict, SmallPartsOfTheStepDoNotCount) {
   const MetricSample large_a{"data_wait_seconds", Around(0.002), 0.1};
   const MetricSample large_b{"data_wait_seconds", Around(0.004), 0.1};
   EXPECT_EQ(Compare(large_a, large_b).verdict, Verdict::kWorse);
-  // By 0.4 % of the step in the mean, but it may be more than 1 %.
+  // The means differ by 0.4 % of the step; the true difference may exceed 1 %.
   const MetricSample noisy_a{"data_wait_seconds", {0.0001, 0.0019}, 0.1};
   const MetricSample noisy_b{"data_wait_seconds", {0.0003, 0.0025}, 0.1};
   EXPECT_EQ(Compare(noisy_a, noisy_b).verdict, Verdict::kCannotSay);
-  // A part that is more than a fifth of the step is judged by its ratio.
+  // A part of more than a fifth of the step is judged by its ratio.
   const MetricSample most_a{"data_wait_seconds", Around(0.03), 0.1};
   const MetricSample most_b{"data_wait_seconds", Around(0.033), 0.1};
   EXPECT_FALSE(Compare(most_a, most_b).by_difference);
@@ -250,7 +250,7 @@ TEST(Verdict, OutOfNothingIsJudgedByTheStep) {
             Verdict::kBetter);
 }
 
-TEST(GateExitCode, WorseComesBeforeWhatIsOpen) {
+TEST(GateExitCode, WorseComesBeforeInconclusive) {
   const auto code = [](std::vector<double> steps, std::vector<double> bytes,
                        const std::string& missing) {
     const RecordSet a =
@@ -299,7 +299,7 @@ TEST(CompareRecordSets, MetricsThatAreZeroOrNotAskedForAreLeftOut) {
   EXPECT_EQ(comparison->changes[0].metric->name, "examples_per_second");
   config.metrics = {"call_seconds"};
   EXPECT_THAT(CompareRecordSets(set, set, config).status().message(),
-              HasSubstr("holds no --metrics=call_seconds"));
+              HasSubstr("have none of --metrics=call_seconds"));
 }
 
 TEST(CompareRecordSets, NothingInCommonNamesTheNearest) {
@@ -326,7 +326,7 @@ TEST(CompareRecordSets, RefusesACopyOfARun) {
   b.run_ids = {"2", "3"};
   EXPECT_EQ(CompareRecordSets(a, b, {}).status().message(),
             "the run 2 is in both records and copies, and a run is not "
-            "compared with a copy of itself: leave it out of one of the two");
+            "compared with a copy of itself: remove it from one of the two");
   b.run_ids = {"3"};
   EXPECT_TRUE(CompareRecordSets(a, b, {}).ok());
 }

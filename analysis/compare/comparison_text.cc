@@ -39,7 +39,7 @@ std::string RatioText(const Change& change) {
                                      : "from 0";
 }
 
-// "5 runs", "5/4 runs" where the sides differ.
+// "5 runs", or "5/4 runs" if the sides differ.
 std::string RepetitionsText(const Change& change) {
   std::string count = absl::StrCat(change.repetitions_a);
   if (change.repetitions_b != change.repetitions_a) {
@@ -78,10 +78,10 @@ std::string UnitNotes(const Comparison& comparison) {
   constexpr std::pair<absl::string_view, absl::string_view> kNotes[] = {
       {"run", "Repetitions of trainers are runs, never steps.\n"},
       {"launch",
-       "Repetitions of collectives are launches, each by the median of its "
-       "iterations.\n"},
+       "Repetitions of collectives are launches: the median over the "
+       "iterations of each.\n"},
       {"iteration",
-       "Repetitions of collectives are iterations, which depend on each other "
+       "Repetitions of collectives are iterations, which are not independent "
        "within a launch: their intervals and p are too small.\n"}};
   std::string notes;
   for (const auto& [unit, note] : kNotes) {
@@ -93,14 +93,13 @@ std::string UnitNotes(const Comparison& comparison) {
   return notes;
 }
 
-// "1 of 3 figures is", "2 of 3 figures are".
-std::string FiguresAre(size_t some, const Comparison& comparison) {
-  return absl::StrCat(some, " of ", comparison.changes.size(), " figures ",
-                      some == 1 ? "is" : "are");
+// "2 of 3 figures".
+std::string FiguresText(size_t some, const Comparison& comparison) {
+  return absl::StrCat(some, " of ", comparison.changes.size(), " figures");
 }
 
-// What counts as a repetition, what the columns are, and how many figures could
-// not be judged at all.
+// The meaning of repetitions and columns, and the number of figures with too
+// few repetitions.
 std::string Notes(const Comparison& comparison) {
   std::string notes = UnitNotes(comparison);
   const auto tests = absl::c_count_if(
@@ -115,22 +114,22 @@ std::string Notes(const Comparison& comparison) {
       })) {
     absl::StrAppendFormat(
         &notes,
-        "B-A is judged where a repetition has 0, and where %g %% of A's step "
-        "is more than the threshold's share of a part of the step.\n",
+        "B-A is judged instead of B/A if a repetition is 0, and for parts of "
+        "the step for which the threshold is less than %g %% of A's step.\n",
         100 * kNegligibleStepShare);
   }
   const size_t few = comparison.changes.size() - tests;
   if (few > 0) {
-    absl::StrAppend(&notes, FiguresAre(few, comparison),
-                    " without the 2 repetitions on each side that a verdict "
-                    "needs (//:study -- --repetitions, comm_bench "
+    absl::StrAppend(&notes, FiguresText(few, comparison),
+                    " cannot be judged with fewer than 2 repetitions on each "
+                    "side (//:study -- --repetitions, comm_bench "
                     "--relaunch).\n");
   }
   return notes;
 }
 
-// "ddp on 2 ranks, batch 32, step_seconds (1.030 [0.900, 1.170]); ..." of the
-// figures with a verdict, the first `limit` of them.
+// The first `limit` figures with `verdict`: "ddp on 2 ranks, batch 32,
+// step_seconds (1.030 [0.900, 1.170]); ...".
 std::string FiguresWith(Verdict verdict, const Comparison& comparison,
                         size_t limit) {
   std::vector<std::string> figures;
@@ -150,7 +149,7 @@ std::string FiguresWith(Verdict verdict, const Comparison& comparison,
   return absl::StrJoin(figures, "; ");
 }
 
-// Of a comparison without a figure that is worse, or may be.
+// For a comparison without worse or inconclusive figures.
 std::string PassedLine(const Comparison& comparison, const std::string& by) {
   const size_t count = comparison.changes.size();
   const std::string all =
@@ -179,16 +178,18 @@ std::string ResultLines(const Comparison& comparison, double threshold) {
   if (!worse.empty()) {
     absl::StrAppend(&text, "Worse by more than ", by, ": ", worse, ".\n");
   }
-  if (const size_t open = comparison.Count(Verdict::kCannotSay); open > 0) {
-    absl::StrAppend(&text, "Cannot say whether ", FiguresAre(open, comparison),
-                    " worse by more than ", by, ": ",
+  const size_t inconclusive = comparison.Count(Verdict::kCannotSay);
+  if (inconclusive > 0) {
+    absl::StrAppend(&text, "Cannot say for ",
+                    FiguresText(inconclusive, comparison),
+                    ", which may be worse by more than ", by, ": ",
                     FiguresWith(Verdict::kCannotSay, comparison, kFirst),
-                    "; more repetitions would decide it.\n");
+                    "; more repetitions may decide.\n");
   }
   return text.empty() ? PassedLine(comparison, by) : text;
 }
 
-// What one side lacks, and what was left out of a side.
+// Comparison::remarks, and runs, rows and lines that were left out of a side.
 std::string Remarks(const RecordSet& a, const RecordSet& b,
                     const Comparison& comparison) {
   std::string text;
@@ -207,7 +208,7 @@ std::string Heading(absl::string_view verdict) {
   return absl::StrCat("### Performance: ", verdict, "\n\n");
 }
 
-// Text as Markdown that looks the same.
+// Escapes all characters that Markdown would interpret.
 std::string EscapeMarkdown(absl::string_view text) {
   std::string escaped;
   for (const char c : text) {
@@ -231,7 +232,7 @@ std::string MarkdownRow(const std::vector<std::string>& cells) {
   return absl::StrCat("| ", absl::StrJoin(cells, " | "), " |\n");
 }
 
-// Of the changes that are not equivalent.
+// The table of the changes that are not equivalent.
 std::string MarkdownTable(const Comparison& comparison) {
   std::vector<std::string> rule(Columns().size(), "---:");
   std::fill_n(rule.begin(), kLeftColumns, "---");
@@ -253,7 +254,7 @@ std::string Number(double value) {
 
 std::string MissingText(const Comparison& comparison) {
   if (comparison.lost.empty()) return "";
-  return absl::StrCat("Not all of A could be judged (--require_all): B lacks ",
+  return absl::StrCat("Not all of A was compared (--require_all): B lacks ",
                       absl::StrJoin(comparison.lost, "; "), ".\n");
 }
 
@@ -300,8 +301,8 @@ std::string ComparisonMarkdown(const RecordSet& a, const RecordSet& b,
   if (equivalent < comparison.changes.size()) {
     absl::StrAppend(&text, MarkdownTable(comparison), "\n");
   }
-  absl::StrAppend(&text, FiguresAre(equivalent, comparison),
-                  " equivalent.\n\n");
+  absl::StrAppend(&text, "Equivalent: ", FiguresText(equivalent, comparison),
+                  ".\n\n");
   return absl::StrCat(text, MarkdownLines(absl::StrCat(
                                 SideText("A", a), SideText("B", b),
                                 Notes(comparison), Remarks(a, b, comparison))));

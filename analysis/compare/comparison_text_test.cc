@@ -61,8 +61,10 @@ TEST(ComparisonText, ARatioToNothingIsNoNumber) {
   const RecordSet b = SetOf("b", "run", {1, 1, 1, 1});
   EXPECT_THAT(TextOf(a, b),
               HasSubstr("batch 32, step_seconds (from 0 B-A [1 s, 1 s]).\n"));
-  EXPECT_THAT(TextOf(a, b), HasSubstr("\nB-A is judged where a repetition has "
-                                      "0, and where 1 % of A's step is more"));
+  EXPECT_THAT(TextOf(a, b),
+              HasSubstr("\nB-A is judged instead of B/A if a repetition "
+                        "is 0, and for parts of the step for which the "
+                        "threshold is less than 1 % of A's step.\n"));
   EXPECT_THAT(ComparisonCsv(*CompareRecordSets(a, b, {})),
               HasSubstr(",0,1,,,,1,1,0,0\n"));
 }
@@ -71,12 +73,13 @@ TEST(ComparisonText, SaysThatRepetitionsAreTooFew) {
   const std::string text =
       TextOf(SetOf("a", "launch", {1}), SetOf("b", "launch", {3, 3}));
   EXPECT_THAT(text, HasSubstr("  cannot say  1/2 launches "));
-  EXPECT_THAT(text, HasSubstr("1 of 1 figures is without the 2 repetitions on "
-                              "each side that a verdict needs"));
+  EXPECT_THAT(text, HasSubstr("1 of 1 figures cannot be judged with fewer than "
+                              "2 repetitions on each side"));
   EXPECT_THAT(text, HasSubstr("Repetitions of collectives are launches"));
-  EXPECT_THAT(text, HasSubstr("\nCannot say whether 1 of 1 figures is worse by "
-                              "more than 5 %: ddp on 2 ranks, batch 32, "
-                              "step_seconds (3.000 of 1/2 launches); more "));
+  EXPECT_THAT(text, HasSubstr("\nCannot say for 1 of 1 figures, which may be "
+                              "worse by more than 5 %: ddp on 2 ranks, batch "
+                              "32, step_seconds (3.000 of 1/2 launches); "
+                              "more "));
 }
 
 TEST(ComparisonText, SaysForHowManyFiguresPIsCorrected) {
@@ -90,27 +93,27 @@ TEST(ComparisonText, WarnsOfIterations) {
   const std::string text = TextOf(SetOf("a", "iteration", {1}),
                                   SetOf("b", "iteration", {1, 1, 1, 1}));
   EXPECT_THAT(text, HasSubstr("1/4 iterations"));
-  EXPECT_THAT(text, HasSubstr("depend on each other"));
+  EXPECT_THAT(text, HasSubstr("are not independent "));
   EXPECT_THAT(text, Not(HasSubstr("nan")));
 }
 
-TEST(ComparisonText, NamesTheFirstFiguresThatAreOpen) {
+TEST(ComparisonText, NamesTheFirstInconclusiveFigures) {
   RecordSet a = SetOf("a", "run", {1, 1.3, 0.8, 1.1, 0.9});
   EXPECT_THAT(TextOf(a, SetOf("b", "run", {1.2, 1.5, 0.85, 1.25, 0.95})),
-              HasSubstr("\nCannot say whether 1 of 1 figures is worse by more "
-                        "than 5 %: ddp on 2 ranks, batch 32, step_seconds "
-                        "(1.120 [0.826, 1.519]); more repetitions would "
-                        "decide it.\n"));
+              HasSubstr("\nCannot say for 1 of 1 figures, which may be worse "
+                        "by more than 5 %: ddp on 2 ranks, batch 32, "
+                        "step_seconds (1.120 [0.826, 1.519]); more repetitions "
+                        "may decide.\n"));
   for (int i = 1; i < 7; ++i) {
     a.configurations.push_back(a.configurations[0]);
     a.configurations[i].identity = {{"ranks", std::to_string(i)}};
   }
   const std::string text = TextOf(a, a);
-  EXPECT_THAT(text, HasSubstr("\nCannot say whether 7 of 7 figures are worse"));
-  EXPECT_THAT(text, HasSubstr("; and 2 more; more repetitions would decide"));
+  EXPECT_THAT(text, HasSubstr("\nCannot say for 7 of 7 figures, which may be"));
+  EXPECT_THAT(text, HasSubstr("; and 2 more; more repetitions may decide"));
 }
 
-TEST(ComparisonText, SaysWorseBeforeWhatIsOpen) {
+TEST(ComparisonText, WorseComesBeforeInconclusive) {
   RecordSet a = SetOf("a", "run", {1, 1.01});
   RecordSet b = SetOf("b", "run", {2, 2.01});
   a.configurations[0].samples["peak_bytes"] = {5, 6};
@@ -118,7 +121,8 @@ TEST(ComparisonText, SaysWorseBeforeWhatIsOpen) {
   EXPECT_THAT(TextOf(a, b),
               HasSubstr("\nWorse by more than 5 %: ddp on 2 ranks, batch 32, "
                         "step_seconds (1.995 [1.928, 2.065]).\nCannot say "
-                        "whether 1 of 2 figures is worse by more than 5 %: "));
+                        "for 1 of 2 figures, which may be worse by more than 5 "
+                        "%: "));
 }
 
 TEST(ComparisonText, NothingWorse) {
@@ -164,7 +168,7 @@ TEST(ComparisonMarkdown, IsTheVerdictWhatChangedAndTheSides) {
       "| ddp on 2 ranks, batch 32 | step\\_seconds | slower | 4/5 runs | 100 "
       "ms "
       "| 120 ms | 1.200 | \\[1.200, 1.200\\] | \\<0.001 |\n\n"
-      "1 of 2 figures is equivalent.\n\n"
+      "Equivalent: 1 of 2 figures.\n\n"
       "- A: before\\_1, 4 runs; commit abc, torch 2.11.0, A CPU\n"
       "- B: after, 5 runs; commit abc, torch 2.11.0, A CPU\n"
       "- Repetitions of trainers are runs, never steps.\n"
@@ -177,18 +181,18 @@ TEST(ComparisonMarkdown, HasNoTableWhereNothingChanged) {
   const std::string text = ComparisonMarkdown(set, set, same, {}, "");
   EXPECT_THAT(text, HasSubstr("passed\n\n- Equivalent within 5 %: the one"));
   EXPECT_THAT(text, Not(HasSubstr("|")));
-  EXPECT_THAT(text, HasSubstr("\n1 of 1 figures is equivalent.\n"));
+  EXPECT_THAT(text, HasSubstr("\nEquivalent: 1 of 1 figures.\n"));
   EXPECT_THAT(ComparisonMarkdown(set, set, same, {}, "B lacks ddp.\n"),
               HasSubstr("cannot say\n\n- Equivalent within 5 %: the one "
                         "figure.\n- B lacks ddp.\n\n"));
 }
 
-TEST(ComparisonMarkdown, ShowsWhatIsOpen) {
+TEST(ComparisonMarkdown, ShowsInconclusiveFigures) {
   const RecordSet set = SetOf("a", "run", {1, 1.1, 1.2, 1.3});
   const std::string text =
       ComparisonMarkdown(set, set, *CompareRecordSets(set, set, {}), {}, "");
   EXPECT_THAT(text, HasSubstr("### Performance: cannot say\n\n- Cannot say "
-                              "whether 1 of 1 figures is worse"));
+                              "for 1 of 1 figures, which may be worse"));
   EXPECT_THAT(text, HasSubstr(" | cannot say | 4 runs | "));
 }
 

@@ -1,8 +1,8 @@
-// How often the verdicts are wrong, and how often there is one: from the
-// records of runs whose truth is known to the printed sentence and exit code.
-// docs/compare.md has the figures of
-//   ./bazelw test //analysis/compare:error_rates_test --test_env=TRIALS=4000
-//   --test_timeout=3000
+// Error rates and power of the verdicts, from simulated records with a known
+// truth to the printed line and the exit code. The rates in docs/compare.md are
+// those of
+//   ./bazelw test //analysis/compare:error_rates_test
+//   --test_env=TRIALS_TIMES=20 --test_timeout=3600 --test_output=all
 
 #include <gtest/gtest.h>
 
@@ -38,17 +38,17 @@ double Student3(Random& random) {
 
 using Draw = double (*)(Random& random);  // of standard deviation 1
 
-// Comparisons of equal cells of ddp that differ in their learning rate.
+// Cells of ddp that differ only in their learning rate.
 struct Scenario {
   Draw draw = Normal;
   double noise = 0.02;    // standard deviation of the logarithms
-  double noise_of_b = 1;  // times that of A
-  int repetitions = 5;    // of each side
+  double noise_of_b = 1;  // B's noise over A's
+  int repetitions = 5;    // per side
   int cells = 10;
-  double factor = 1;     // of B's times
-  int slower_cells = 0;  // that it applies to, the last ones; 0: to all
-  // Of the exposed communication, over the step's 0.1 s, which are exact: if
-  // not 0, the factor applies to it and not to the step.
+  double factor = 1;     // multiplies B's step times
+  int slower_cells = 0;  // `factor` applies to the last ones; 0: to all
+  // If not 0, `factor` and noise apply to this exposed communication, and the
+  // step takes exactly 0.1 s.
   double exposed_seconds = 0;
 };
 
@@ -79,19 +79,19 @@ RecordSet MadeRecords(const std::string& side, const Scenario& scenario,
   return MeasureRecordSet(runs, config);
 }
 
-// Shares of the comparisons by exit code, and of their figures by verdict.
+// Shares of comparisons by exit code, and of figures by verdict.
 struct Rates {
   std::map<int, double> codes;
   std::map<Verdict, double> verdicts;
 
-  // Of figures that a gate lets pass.
+  // The share of figures that pass a gate.
   double Passed() {
     return verdicts[Verdict::kEquivalent] + verdicts[Verdict::kNotWorse] +
            verdicts[Verdict::kBetter];
   }
 };
 
-// More of them with TRIALS_TIMES.
+// `trials` times the environment variable TRIALS_TIMES.
 int Trials(int trials) {
   int times = 1;
   const char* more = std::getenv("TRIALS_TIMES");
@@ -99,11 +99,11 @@ int Trials(int trials) {
                                                            : trials;
 }
 
-// The sentence says what the exit code says.
+// The printed lines and the exit code agree.
 void ExpectAgreement(const std::string& text, int code) {
   EXPECT_EQ(absl::StrContains(text, "\nWorse by more than "), code == 1);
-  const bool open = absl::StrContains(text, "\nCannot say whether ");
-  EXPECT_TRUE(code == 1 || open == (code == 3));
+  const bool inconclusive = absl::StrContains(text, "\nCannot say for ");
+  EXPECT_TRUE(code == 1 || inconclusive == (code == 3));
   EXPECT_EQ(absl::StrContains(text, "\nEquivalent within ") ||
                 absl::StrContains(text, "\nNot worse by more than "),
             code == 0);
@@ -138,7 +138,7 @@ ChangeConfig StepSecondsWithin(double threshold) {
   return config;
 }
 
-// `rate`, and three standard deviations of its estimate from so many cases.
+// `rate` plus three standard deviations of its estimate from `cases` cases.
 double AtMost(double rate, int cases) {
   return rate + 3 * std::sqrt(rate * (1 - rate) / cases);
 }
@@ -163,7 +163,7 @@ class ErrorRates : public testing::TestWithParam<Repeated> {
   }
 };
 
-// The threshold of 0 leaves the decision to p: a larger one makes fewer errors.
+// With a threshold of 0, p alone decides: a larger one makes fewer errors.
 TEST_P(ErrorRates, EqualCodeIsSeldomWorse) {
   const int trials = Trials(200);
   Scenario scenario = MakeScenario(0.1);
@@ -198,7 +198,7 @@ TEST_P(ErrorRates, WhatIsAtTheThresholdSeldomPasses) {
   EXPECT_LE(faster.verdicts[Verdict::kBetter], most);
 }
 
-// More by 1 % of the step. From 20 ms to 21 ms that is the threshold as well;
+// A slowdown of 1 % of the step. From 20 ms to 21 ms this equals the threshold;
 // from 0.1 ms to 1.1 ms the spreads differ by a factor of 11, and two to five
 // repetitions are too few for Welch's degrees of freedom to be exact.
 TEST_P(ErrorRates, PartsOfTheStepAtTheirLimitSeldomPass) {
@@ -213,8 +213,8 @@ TEST_P(ErrorRates, PartsOfTheStepAtTheirLimitSeldomPass) {
     scenario.factor = (seconds + 0.001) / seconds;
     const double passed = Simulate(scenario, config, trials).Passed();
     Print(absl::StrCat("parts of ", 1e3 * seconds,
-                       " ms that pass with 1 ms "
-                       "more:")
+                       " ms that pass although 1 ms "
+                       "slower:")
               .c_str(),
           passed);
     EXPECT_LE(passed, AtMost(most, trials * scenario.cells));
@@ -232,7 +232,7 @@ INSTANTIATE_TEST_SUITE_P(Student3, ErrorRates,
                                          Repeated{"Student 3", Student3, 5},
                                          Repeated{"Student 3", Student3, 10}));
 
-// With all metrics of a run, four figures a cell.
+// All metrics of a run: four figures per cell.
 TEST(Power, ARegressionOf10PercentIsFound) {
   for (const int cells : {1, 10}) {
     Rates rates = Simulate({.cells = cells, .factor = 1.1, .slower_cells = 1},
@@ -243,7 +243,7 @@ TEST(Power, ARegressionOf10PercentIsFound) {
   }
 }
 
-// Within 5 %, by the step's time of 10 cells.
+// Within 5 %, by the step time of 10 cells.
 TEST(Power, EqualCodePassesWithEnoughRepetitions) {
   std::map<std::pair<double, int>, double> passed;
   for (const double noise : {0.005, 0.01, 0.02, 0.03, 0.05}) {

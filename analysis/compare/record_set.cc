@@ -18,8 +18,8 @@
 namespace rankwise {
 namespace {
 
-// What a rank that trains spent in `part` of a step after warm-up: mean over
-// steps and ranks.
+// Seconds in `part` of a step: mean over the steps after warm-up and over the
+// ranks that train.
 double MeanSeconds(const RunTrace& run, const ThroughputConfig& config,
                    double StepRecord::*part) {
   double sum = 0, steps = 0;

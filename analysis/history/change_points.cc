@@ -9,13 +9,14 @@
 namespace rankwise {
 namespace {
 
-struct Stretch {
+constexpr double kSearches = 2;  // for a split, and for a segment
+
+struct Segment {
   size_t from = 0, to = 0;
   double p_value = 1;  // corrected
 };
 
-// Count, mean and sum of squared differences from it, of values that come and
-// go.
+// Count, sum and sum of squares of values that can be added and removed.
 struct Moments {
   double count = 0, sum = 0, squares = 0;
 
@@ -46,8 +47,8 @@ struct Side {
   }
 };
 
-// The square of Student's two-sample t, with the value of either side left out
-// that separates them most: one outlier makes no level.
+// The square of Student's two-sample t, without the most extreme value of each
+// side in the direction of the difference, so that one outlier is not a level.
 double SquaredT(const Side& inside, const Side& outside) {
   const bool higher = inside.moments.Mean() > outside.moments.Mean();
   const Moments a =
@@ -56,7 +57,7 @@ double SquaredT(const Side& inside, const Side& outside) {
       outside.moments.Without(higher ? outside.least : outside.largest);
   const double difference = a.Mean() - b.Mean();
   if ((difference > 0) != higher) return 0;
-  // Below this a difference is one of rounding.
+  // Smaller differences are rounding errors.
   const double rounding =
       1e-12 * (inside.moments.squares + outside.moments.squares);
   if (difference * difference <= rounding) return 0;
@@ -65,26 +66,26 @@ double SquaredT(const Side& inside, const Side& outside) {
   return difference * difference / (variance * (1 / a.count + 1 / b.count));
 }
 
-// Of the stretches [from, to) of `values` for which `allowed` holds, the one
-// that differs most from the other values.
+// The segment [from, to) of `values` that differs most from the other values,
+// among those for which `allowed` is true.
 template <typename Allowed>
-Stretch MostDifferent(absl::Span<const double> values, const Allowed& allowed) {
+Segment MostDifferent(absl::Span<const double> values, const Allowed& allowed) {
   const size_t end = values.size();
-  std::vector<Side> before(1), after(1);  // of the first n, of the last n
+  std::vector<Side> before(1), after(1);  // [n]: the first n, the last n values
   for (size_t i = 0; i < end; ++i) {
     before.push_back(before.back());
     before.back().Add(values[i]);
     after.push_back(after.back());
     after.back().Add(values[end - 1 - i]);
   }
-  Stretch best;
-  double best_squared_t = 0, stretches = 0;
+  Segment best;
+  double best_squared_t = 0, segments = 0;
   for (size_t from = 0; from < end; ++from) {
     Side inside;
     for (size_t to = from + 1; to <= end; ++to) {
       inside.Add(values[to - 1]);
       if (to - from < kLeastValuesOfLevel || !allowed(from, to)) continue;
-      ++stretches;
+      ++segments;
       const Side outside = {
           before.back().moments.Without(inside.moments),
           std::min(before[from].least, after[end - to].least),
@@ -98,45 +99,45 @@ Stretch MostDifferent(absl::Span<const double> values, const Allowed& allowed) {
   if (best_squared_t == 0) return best;
   const double p =
       StudentTwoSidedP(std::sqrt(best_squared_t), static_cast<double>(end - 4));
-  best.p_value = std::min(1.0, p * stretches);
+  best.p_value = std::min(1.0, kSearches * p * segments);
   return best;
 }
 
-// The changes within values [begin, begin + count) of all.
-void Segment(absl::Span<const double> values, size_t begin, double alpha,
-             std::vector<ChangePoint>& found) {
+// Appends the changes of `values`, which begin at index `begin` of the series.
+void Split(absl::Span<const double> values, size_t begin, double alpha,
+           std::vector<ChangePoint>& found) {
   const size_t count = values.size();
   if (count < 2 * kLeastValuesOfLevel) return;
   const auto is_side = [](size_t size) { return size >= kLeastValuesOfLevel; };
-  // One side of a split is a stretch from the beginning.
-  Stretch best = MostDifferent(values, [&](size_t from, size_t to) {
+  // One side of a split is a segment that starts at the beginning.
+  Segment best = MostDifferent(values, [&](size_t from, size_t to) {
     return from == 0 && is_side(count - to);
   });
-  if (!(best.p_value < alpha / 2)) {
+  if (!(best.p_value < alpha)) {
     best = MostDifferent(values, [&](size_t from, size_t to) {
       return is_side(from) && is_side(count - to);
     });
   }
-  if (!(best.p_value < alpha / 2)) return;
+  if (!(best.p_value < alpha)) return;
   if (best.from > 0) {
-    Segment(values.subspan(0, best.from), begin, alpha, found);
+    Split(values.subspan(0, best.from), begin, alpha, found);
     found.push_back({begin + best.from, best.p_value});
   }
-  Segment(values.subspan(best.from, best.to - best.from), begin + best.from,
-          alpha, found);
+  Split(values.subspan(best.from, best.to - best.from), begin + best.from,
+        alpha, found);
   found.push_back({begin + best.to, best.p_value});
-  Segment(values.subspan(best.to), begin + best.to, alpha, found);
+  Split(values.subspan(best.to), begin + best.to, alpha, found);
 }
 
 }  // namespace
 
 std::vector<ChangePoint> FindChangePoints(absl::Span<const double> values,
                                           double alpha) {
-  // From their mean, so that sums of squares do not cancel.
+  // Relative to the mean, so that sums of squares do not cancel.
   std::vector<double> centred(values.begin(), values.end());
   for (double& value : centred) value -= Mean(values);
   std::vector<ChangePoint> found;
-  Segment(centred, 0, alpha, found);
+  Split(centred, 0, alpha, found);
   return found;
 }
 

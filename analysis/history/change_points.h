@@ -1,4 +1,4 @@
-// Where a sequence of measurements changes its level.
+// Change-point detection in a sequence of measurements.
 #ifndef RANKWISE_ANALYSIS_HISTORY_CHANGE_POINTS_H_
 #define RANKWISE_ANALYSIS_HISTORY_CHANGE_POINTS_H_
 
@@ -9,26 +9,26 @@
 
 namespace rankwise {
 
-// A level is only known from this many values.
+// The fewest values of a level.
 inline constexpr size_t kLeastValuesOfLevel = 3;
 
 struct ChangePoint {
-  size_t at = 0;       // the first value of the new level
-  double p_value = 1;  // corrected for the places where a change was looked for
+  size_t at = 0;       // index of the first value of the new level
+  double p_value = 1;  // corrected for the number of places searched
 };
 
-// The places, in order, where the level of `values` changes; noise is taken to
-// be normal, of one variance, and independent from value to value. Of values
-// without a change, some place is found with a probability of at most `alpha`.
+// The places, in order, where the level of `values` changes. Noise is assumed
+// to be normal, independent, and of constant variance. In values without a
+// change, any place is found with a probability of at most `alpha`.
 //
-// Binary segmentation (Vostrikova 1981): the values are split where the two
-// sides differ most by Student's two-sample t, without the value of either side
-// that separates them most, so that an outlier makes no level; if its p, times
-// the number of places (Bonferroni; Hawkins 1977, Worsley 1979), is below alpha
-// / 2, and either side again. A change that is taken back later hides from a
-// single split: where there is none, the stretch that differs most from all the
-// other values is sought likewise (circular binary segmentation, Olshen et al.
-// 2004).
+// Binary segmentation (Vostrikova 1981): splits the values where the two sides
+// differ most by Student's two-sample t, if its p, times the number of places
+// (Bonferroni; Hawkins 1977, Worsley 1979), is below alpha; then splits
+// each side. t leaves out the most extreme value of each side in the direction
+// of the change, so that an outlier is not a level. A change that is reverted
+// later can escape a single split, so without one the segment that differs most
+// from all other values is tested in the same way (circular binary
+// segmentation, Olshen et al. 2004). Both p are doubled for the two searches.
 std::vector<ChangePoint> FindChangePoints(absl::Span<const double> values,
                                           double alpha);
 

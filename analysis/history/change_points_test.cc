@@ -62,12 +62,12 @@ struct Case {
 
 class MadeSeries : public testing::TestWithParam<Case> {};
 
-// Two standard deviations of a count of `share` of `trials` above it.
+// The expected count, plus two standard deviations.
 double Most(double share, int trials) {
   return share * trials + 2 * std::sqrt(share * (1 - share) * trials);
 }
 
-TEST_P(MadeSeries, FalseChangesAreAsRareAsAlpha) {
+TEST_P(MadeSeries, FalseChangesAreNoMoreFrequentThanAlpha) {
   constexpr int kTrials = 1000;
   Random random(1);
   int alarms = 0;

@@ -1,4 +1,4 @@
-// Draws what configurations took over commits or days.
+// Plots metrics of configurations over commits or days, and finds changes.
 
 #include "analysis/history/history.h"
 
@@ -22,31 +22,33 @@
 #include "third_party/absl/status_macros.h"
 
 ABSL_FLAG(std::string, by, "commit",
-          "what one point of a series is: the runs of a commit, or those of a "
-          "day (UTC)");
+          "one point of a series is the runs of a commit, or of a UTC day: "
+          "commit, day");
 ABSL_FLAG(std::string, metrics, "step_seconds,peak_bytes,call_seconds",
-          "names separated by commas, those of //analysis:compare; empty: all");
+          "comma-separated metrics of //analysis:compare; empty: all");
 ABSL_FLAG(double, alpha, 0.05,
-          "how probable it may be that a change is found where there is none");
+          "highest probability of reporting any change if there is none");
 ABSL_FLAG(std::string, ignore_flags, "",
-          "flags of the trainers, separated by commas, that may change within "
-          "a series: bucket_cap_mb");
-ABSL_FLAG(int64_t, warmup_steps, 10,
-          "steps at the start of every run that are left out");
+          "comma-separated trainer flags that may change within a series: "
+          "bucket_cap_mb");
+ABSL_FLAG(int64_t, warmup_steps, 10, "steps to skip at the start of every run");
 ABSL_FLAG(std::string, page, "history.html",
-          "file for the figures; empty: none");
-ABSL_FLAG(std::string, csv, "", "file to write the series to as CSV");
-ABSL_FLAG(std::string, plotly_js, "",
-          "plotly.min.js, which the page holds; empty: this build's");
+          "file to write the page with the charts to; empty: no page");
+ABSL_FLAG(std::string, csv, "", "file to write the series to, as CSV");
+ABSL_FLAG(
+    std::string, plotly_js, "",
+    "path of the plotly.min.js to embed in the page; empty: this build's");
 
 namespace rankwise {
 namespace {
 
 constexpr char kUsage[] =
-    "draws what each configuration took over commits or days, and where that "
-    "changed, from folders of *.jsonl or record files.\n"
+    "plots each configuration's metrics over commits or days, from folders of "
+    "*.jsonl or record files, and reports where they changed.\n"
     "  bazel run //analysis:history -- results/*\n"
-    "docs/history.md says how changes are found.";
+    "Exit codes: 0, also if something changed; 2: wrong flags, records that "
+    "cannot be read, or a file that cannot be written. docs/history.md "
+    "explains how changes are found.";
 
 absl::StatusOr<HistoryConfig> ConfigFromFlags() {
   HistoryConfig config;
@@ -59,7 +61,7 @@ absl::StatusOr<HistoryConfig> ConfigFromFlags() {
   config.alpha = absl::GetFlag(FLAGS_alpha);
   if (!(config.alpha >= 1e-6 && config.alpha < 1)) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "--alpha=", config.alpha, ": expected a number from 1e-6 to 1"));
+        "--alpha=", config.alpha, ": expected a number from 1e-6, below 1"));
   }
   ASSIGN_OR_RETURN(config.metrics, ParseMetrics(absl::GetFlag(FLAGS_metrics)));
   config.ignored_flags =
@@ -85,18 +87,31 @@ absl::Status WritePageFor(const History& history, const HistoryConfig& config) {
   return absl::OkStatus();
 }
 
-absl::Status Run(const std::vector<std::string>& paths) {
-  ASSIGN_OR_RETURN(const HistoryConfig config, ConfigFromFlags());
+absl::StatusOr<History> ReadHistory(const std::vector<std::string>& paths,
+                                    const HistoryConfig& config) {
   std::vector<RunTrace> runs;
   for (const std::string& path : paths) {
     ASSIGN_OR_RETURN(std::vector<RunTrace> more, LoadRuns(path));
     for (RunTrace& run : more) runs.push_back(std::move(run));
   }
-  ASSIGN_OR_RETURN(const History history, MakeHistory(runs, config));
+  return MakeHistory(runs, config);
+}
+
+absl::Status WriteHistory(const History& history, const HistoryConfig& config) {
   std::fputs(HistoryText(history, config).c_str(), stdout);
   const std::string csv = UserPath(absl::GetFlag(FLAGS_csv));
   if (!csv.empty()) RETURN_IF_ERROR(ReplaceFile(csv, HistoryCsv(history)));
   return WritePageFor(history, config);
+}
+
+// The exit code.
+int Run(const std::vector<std::string>& paths) {
+  const absl::StatusOr<HistoryConfig> config = ConfigFromFlags();
+  if (!config.ok()) return Complain("history", config.status(), kBadUsage);
+  const absl::StatusOr<History> history = ReadHistory(paths, *config);
+  if (!history.ok()) return Complain("history", history.status(), kBadUsage);
+  const absl::Status written = WriteHistory(*history, *config);
+  return written.ok() ? 0 : Complain("history", written, kFailed);
 }
 
 }  // namespace
@@ -114,8 +129,5 @@ int main(int argc, char** argv) {
   std::vector<std::string> paths;
   for (size_t i = 1; i < arguments.size(); ++i)
     paths.push_back(rankwise::UserPath(arguments[i]));
-  const absl::Status status = rankwise::Run(paths);
-  return status.ok()
-             ? 0
-             : rankwise::Complain("history", status, rankwise::kBadUsage);
+  return rankwise::Run(paths);
 }

@@ -1,5 +1,5 @@
-// What each configuration took over commits or days, and where that changed.
-// docs/history.md says how to read it.
+// Metrics of each configuration over commits or days, and where they changed.
+// docs/history.md explains the method.
 #ifndef RANKWISE_ANALYSIS_HISTORY_HISTORY_H_
 #define RANKWISE_ANALYSIS_HISTORY_HISTORY_H_
 
@@ -21,10 +21,10 @@ namespace rankwise {
 
 struct HistoryConfig {
   RecordSetConfig records;              // how runs are measured
-  bool by_day = false;                  // a point is a UTC day, else a commit
-  double alpha = 0.05;                  // of all changes found together
-  std::vector<std::string> metrics;     // names of kMetrics
-  std::set<std::string> ignored_flags;  // that may differ
+  bool by_day = false;                  // a point is a UTC day, not a commit
+  double alpha = 0.05;                  // probability of any false change
+  std::vector<std::string> metrics;     // names of kMetrics; empty: no series
+  std::set<std::string> ignored_flags;  // trainer flags that may differ
 };
 
 // The runs of one commit or day.
@@ -39,20 +39,20 @@ struct SeriesPoint {
   size_t point = 0;  // of History::points
   size_t repetitions = 0;
   double value = 0;  // geometric mean over the repetitions
-  // 95 %, Student's for the mean of the logarithms; NaN of one repetition.
+  // Student's 95 % interval, of the logarithms; NaN for one repetition.
   Interval interval;
 };
 
-// From `at` on, the values are of another level than those before it.
+// The level of a series changes at the point `at`.
 struct LevelChange {
   size_t at = 0;                 // of HistorySeries::points
   double before = 0, after = 0;  // geometric means over the points of a level
-  Ratio ratio;                   // after / before; a value per point
-  double p_value = 1;            // corrected for the places and the series
+  Ratio ratio;                   // after / before, one value per point
+  double p_value = 1;  // corrected for the numbers of places and series
 };
 
 struct HistorySeries {
-  std::string name;                // of the configuration, as it is last called
+  std::string name;                // of the configuration, at its last point
   const Metric* metric = nullptr;  // of kMetrics
   std::vector<SeriesPoint> points;
   std::vector<LevelChange> changes;
@@ -65,28 +65,28 @@ struct History {
   std::vector<std::string> remarks;  // what was left out, and why
 };
 
-// A commit's point holds all its runs, however long they lie apart. A point of
-// one configuration belongs to the series of the earlier points that
-// PairConfigurations pairs it with. A metric that is 0 somewhere has no
-// series. InvalidArgument where two runs have one id, where a run id does not
-// begin with the time, and where there is nothing to draw.
+// A commit's point has all runs of that CodeVersion, however far apart in time.
+// A configuration of a point continues the series with which PairConfigurations
+// pairs it. A metric that is 0 in a run has no series. InvalidArgument if two
+// runs have the same id, if a run id does not begin with the date, and if there
+// is no series.
 absl::StatusOr<History> MakeHistory(absl::Span<const RunTrace> runs,
                                     const HistoryConfig& config);
 
-// Whether the change is one for the worse.
+// Whether the metric got worse.
 bool IsWorse(const HistorySeries& series, const LevelChange& change);
 
-// The series, then the changes with the test that found them, then remarks.
+// Tables of the series and of the changes, the test, and the remarks.
 std::string HistoryText(const History& history, const HistoryConfig& config);
 
-// A header and a line per point of each series, fields quoted as RFC 4180 says,
-// values in seconds, bytes or per second.
+// A header and a line per point of each series, quoted as in RFC 4180. Values
+// in seconds, bytes or per second.
 std::string HistoryCsv(const History& history);
 
-// What page/history.js draws; values as in HistoryCsv.
+// The input of page/history.js; units as in HistoryCsv.
 nlohmann::json HistoryData(const History& history, const HistoryConfig& config);
 
-// The page, whole or not at all; `plotly_js` is the path of plotly.min.js.
+// Writes the page atomically. `plotly_js` is the path of plotly.min.js.
 absl::Status WriteHistoryPage(const History& history,
                               const HistoryConfig& config,
                               const std::string& plotly_js,

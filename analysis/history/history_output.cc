@@ -82,21 +82,20 @@ size_t CountChanges(const History& history) {
   return changes;
 }
 
-// What was tested, and what the columns are.
+// The test, and the meaning of the columns.
 std::string TestText(const History& history, const HistoryConfig& config) {
   if (history.tested == 0) {
     return absl::StrFormat(
-        "No series has the %d points in which a change can be found; "
-        "//analysis:compare compares two.\n",
+        "No series has the %d points that finding a change needs; "
+        "//analysis:compare compares two sets of runs.\n",
         2 * kLeastValuesOfLevel);
   }
   return absl::StrFormat(
-      "Changes: by Student's t test of the logarithms, a value per point, over "
-      "all places where a series may change its level, without the farthest "
-      "value of either side; p is corrected for the places and for the %d "
-      "series (Bonferroni), and below %g. Points are taken to vary "
-      "independently of each other around a level. Interval: 95 %% of "
-      "after/before, given the place.\n",
+      "Changes: Student's t test of the logarithms, one value per point, at "
+      "all places of a series, without the most extreme point of each side; p "
+      "is corrected for the places and the %d series (Bonferroni), and below "
+      "%g. Points are assumed to vary independently around a level. Interval: "
+      "95 %% of after/before, given the place.\n",
       history.tested, config.alpha);
 }
 

@@ -119,12 +119,21 @@ TEST_F(HistoryTest, BadInputIsExitCode2) {
       {"--by=month night11", "--by=month: expected commit or day"},
       {"--metrics=speed night11", "there is no \"speed\""},
       {"night11 night11", "name each folder once"},
-      {"--plotly_js=nowhere.js night11", "nowhere.js"},
   };
   for (const auto& [arguments, message] : cases) {
     const Outcome outcome = History(arguments);
     EXPECT_EQ(outcome.exit_code, 2) << arguments << outcome.output;
     EXPECT_THAT(outcome.output, HasSubstr(message)) << arguments;
+  }
+}
+
+TEST_F(HistoryTest, AFileThatCannotBeWrittenIsExitCode1) {
+  Night(1, 0.1);
+  for (const char* flag : {"--csv=nowhere/h.csv", "--page=nowhere/h.html",
+                           "--plotly_js=nowhere/p.js"}) {
+    const Outcome outcome = History(absl::StrCat(flag, " night11"));
+    EXPECT_EQ(outcome.exit_code, 1) << flag << outcome.output;
+    EXPECT_THAT(outcome.output, HasSubstr("nowhere/")) << flag;
   }
 }
 

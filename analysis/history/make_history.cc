@@ -22,15 +22,15 @@ constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
 const RunRecord& FirstRecord(const RunTrace& run) { return run.ranks[0].run; }
 
-// "2026-01-31" of the run id "20260131-235959-9f3a02c1".
+// "2026-01-31" for the run id "20260131-235959-9f3a02c1".
 absl::StatusOr<std::string> DayOf(const RunTrace& run) {
   const std::string& id = FirstRecord(run).run_id;
   const absl::string_view digits = absl::string_view(id).substr(0, 8);
   if (digits.size() < 8 || !absl::c_all_of(digits, absl::ascii_isdigit)) {
     return absl::InvalidArgumentError(absl::StrCat(
         run.source, ": the run id \"", id,
-        "\" does not begin with the day of the run, as in "
-        "20260131-235959-9f3a02c1, so it has no place in a history"));
+        "\" does not begin with the date of the run, as in "
+        "20260131-235959-9f3a02c1, so its place in the history is unknown"));
   }
   return absl::StrCat(digits.substr(0, 4), "-", digits.substr(4, 2), "-",
                       digits.substr(6, 2));
@@ -49,7 +49,15 @@ absl::Status CheckRunIds(absl::Span<const RunTrace> runs) {
   return absl::OkStatus();
 }
 
-// The runs of each point, in the order of their ids, which begin with the time.
+// Runs of one version belong to one commit. Without a hash of its sources a run
+// is known by its commit, else by its day.
+std::string VersionOf(const RunRecord& run, const std::string& day) {
+  const std::string version = CodeVersion(run);
+  if (version != kUnknownCode) return version;
+  return run.git_commit.empty() ? day : CommitText(run);
+}
+
+// The runs of each point, ordered by their ids, which begin with the time.
 absl::StatusOr<std::vector<std::vector<RunTrace>>> RunsOfPoints(
     absl::Span<const RunTrace> runs, bool by_day) {
   std::vector<RunTrace> ordered(runs.begin(), runs.end());
@@ -63,14 +71,14 @@ absl::StatusOr<std::vector<std::vector<RunTrace>>> RunsOfPoints(
   for (RunTrace& run : ordered) {
     ASSIGN_OR_RETURN(const std::string day, DayOf(run));
     const auto [place, is_new] = places.try_emplace(
-        by_day ? day : CodeVersion(FirstRecord(run)), points.size());
+        by_day ? day : VersionOf(FirstRecord(run), day), points.size());
     if (is_new) points.emplace_back();
     points[place->second].push_back(std::move(run));
   }
   return points;
 }
 
-// The series of one configuration, by metric.
+// The points of one configuration so far, by metric.
 struct Track {
   Configuration latest;
   std::map<const Metric*, std::vector<SeriesPoint>> points;
@@ -84,12 +92,12 @@ SeriesPoint PointOf(size_t point, const std::vector<double>& values) {
   SeriesPoint result = {point, values.size(), kUnknown, {kUnknown, kUnknown}};
   if (!AllPositive(values)) return result;
   result.value = GeometricMean(values);
-  // Over a constant: the interval of the geometric mean itself.
+  // The ratio to a constant 1 has the interval of the geometric mean.
   if (values.size() > 1) result.interval = RatioOf(values, {1.0, 1.0}).interval;
   return result;
 }
 
-// Appends what the configuration measured at a point.
+// Appends a point with the configuration's samples.
 void Extend(Track& track, const Configuration& measured, size_t point,
             const std::vector<std::string>& metrics) {
   for (const Metric& metric : kMetrics) {
@@ -113,9 +121,9 @@ void AddPoint(const RecordSet& set, size_t point, const std::string& day,
       PairConfigurations(latest, set.configurations, config.ignored_flags);
   for (const ConfigurationPair& pair : pairing.pairs) {
     if (pair.a->cpus != pair.b->cpus) {
-      remarks.push_back(absl::StrCat(pair.b->name, ": on ", pair.b->cpus,
-                                     " from ", day, " on, on ", pair.a->cpus,
-                                     " before"));
+      remarks.push_back(absl::StrCat(pair.b->name, ": the CPU changed from ",
+                                     pair.a->cpus, " to ", pair.b->cpus, " on ",
+                                     day));
     }
     Extend(tracks[pair.a - latest.data()], *pair.b, point, config.metrics);
   }
@@ -187,10 +195,9 @@ absl::StatusOr<History> MakeHistory(absl::Span<const RunTrace> runs,
     }
   }
   if (history.series.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("nothing in these records makes a history",
-                     history.remarks.empty() ? "" : ": ",
-                     absl::StrJoin(history.remarks, "; ")));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "these records contain no series", history.remarks.empty() ? "" : ": ",
+        absl::StrJoin(history.remarks, "; ")));
   }
   const auto is_long = [](const HistorySeries& series) {
     return series.points.size() >= 2 * kLeastValuesOfLevel;

@@ -55,7 +55,7 @@ RunTrace MadeRun(const Made& made) {
   return run;
 }
 
-// A tenth slower from the point `slower_from` on, with noise between points and
+// 10 % slower from the point `slower_from` on, with noise between points and
 // between runs.
 std::vector<RunTrace> Runs(int slower_from, std::mt19937_64& random,
                            const std::string& lr = "0.1") {
@@ -112,8 +112,24 @@ TEST(MakeHistoryTest, ByDayOrByCommit) {
               HasSubstr("Note: 2026-03-01: ddp on 2 ranks, batch 64: its "
                         "repetitions ran different code"));
   EXPECT_THAT(HistoryText(*days, by_day),
-              HasSubstr("No series has the 6 points in which a change can be "
-                        "found"));
+              HasSubstr("No series has the 6 points that finding a change "
+                        "needs"));
+}
+
+TEST(MakeHistoryTest, RunsOfUnknownSourcesAreKnownByCommitOrDay) {
+  std::vector<RunTrace> runs = {MadeRun({0, 0}), MadeRun({1, 0}),
+                                MadeRun({2, 0}), MadeRun({3, 0})};
+  for (RunTrace& run : runs) {
+    for (RankTrace& rank : run.ranks) {
+      rank.run.source_hash = "";
+      rank.run.git_commit = run.ranks[0].run.run_id < "20260303"
+                                ? "1111111111111111111111111111111111111111"
+                                : "";
+    }
+  }
+  const auto history = MakeHistory(runs, Config());
+  ASSERT_TRUE(history.ok()) << history.status();
+  EXPECT_EQ(history->points.size(), 3u) << "two of one commit, two days";
 }
 
 TEST(MakeHistoryTest, ConfigurationsAreSeriesOfTheirOwn) {
@@ -128,7 +144,7 @@ TEST(MakeHistoryTest, ConfigurationsAreSeriesOfTheirOwn) {
   EXPECT_EQ(history->series[1].changes.size(), 1u);
 }
 
-TEST(MakeHistoryTest, AnotherCpuIsSaid) {
+TEST(MakeHistoryTest, AChangeOfCpuIsReported) {
   std::mt19937_64 random(1);
   std::vector<RunTrace> runs = Runs(kPoints, random);
   for (RunTrace& run : runs) {
@@ -139,20 +155,20 @@ TEST(MakeHistoryTest, AnotherCpuIsSaid) {
   const auto history = MakeHistory(runs, Config());
   ASSERT_TRUE(history.ok()) << history.status();
   EXPECT_THAT(history->remarks,
-              ElementsAre("ddp on 2 ranks, batch 64: on new CPU from "
-                          "2026-03-06 on, on old CPU before"));
+              ElementsAre("ddp on 2 ranks, batch 64: the CPU changed from old "
+                          "CPU to new CPU on 2026-03-06"));
 }
 
-TEST(MakeHistoryTest, RefusesWhatHasNoPlace) {
+TEST(MakeHistoryTest, RefusesDuplicateAndUndatedRuns) {
   const std::vector<RunTrace> twice = {MadeRun({0, 0}), MadeRun({0, 0})};
   EXPECT_THAT(std::string(MakeHistory(twice, Config()).status().message()),
               HasSubstr("name each folder once"));
   RunTrace undated = MadeRun({0, 0});
   undated.ranks[0].run.run_id = "mine";
   EXPECT_THAT(std::string(MakeHistory({undated}, Config()).status().message()),
-              HasSubstr("the run id \"mine\" does not begin with the day"));
+              HasSubstr("the run id \"mine\" does not begin with the date"));
   EXPECT_THAT(std::string(MakeHistory({}, Config()).status().message()),
-              HasSubstr("nothing in these records makes a history"));
+              HasSubstr("these records contain no series"));
 }
 
 TEST(MakeHistoryTest, Csv) {
@@ -166,8 +182,8 @@ TEST(MakeHistoryTest, Csv) {
             "000000000000,1,0.20000000000000001,,,,\n");
 }
 
-// From records to the sentence: 20 configurations, of which one is a tenth
-// slower from the middle on.
+// From records to changes: 20 configurations, one of which is 10 % slower from
+// the middle on.
 TEST(MakeHistoryTest, FalseAndFoundChangesOverManySeries) {
   constexpr int kTrials = 60, kConfigurations = 20;
   std::mt19937_64 random(3);

@@ -55,8 +55,7 @@ ABSL_FLAG(int64_t, global_batch, 0,
 ABSL_FLAG(bool, recommend, false,
           "the fastest layouts of each world size: ddp in other buckets, "
           "pipelines in other schedules, replicas of them");
-ABSL_FLAG(int64_t, warmup_steps, 10,
-          "steps at the start of every run that are left out");
+ABSL_FLAG(int64_t, warmup_steps, 10, "steps to skip at the start of every run");
 
 namespace rankwise {
 namespace {

@@ -275,7 +275,7 @@ TEST_F(BrowserTest, Prints) {
   EXPECT_GT(std::filesystem::file_size(printed), 100000u);
 }
 
-// Two configurations over twelve days, one of which gets slower on the seventh.
+// Two configurations over twelve days; one gets slower on the seventh.
 History MadeHistory() {
   std::vector<RunTrace> runs;
   for (int day = 0; day < 12; ++day) {

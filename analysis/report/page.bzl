@@ -1,11 +1,11 @@
-"""Files of a page as C++ strings, so that the binary needs none of them where it runs."""
+"""Embeds the files of a page as C++ strings, so that the binary does not need them at run time."""
 
 def page_files(name, texts):
-    """Generates NAME.cc with `extern const char KEY[]` of namespace rankwise for each list of files.
+    """Generates NAME.cc with `extern const char KEY[]` in namespace rankwise for each list of files.
 
     Args:
-      name: of the target.
-      texts: the names of the strings, each with its files, which follow one another in it.
+      name: the name of the target.
+      texts: a dict from the names of the strings to the files that each concatenates.
     """
     lines = ["text %s %s" % (key, " ".join(["$(location %s)" % file for file in files])) for key, files in texts.items()]
     native.genrule(

@@ -15,18 +15,18 @@
 
 namespace rankwise {
 
-// The files of page/, as the build puts them into the binary.
+// The files of page/, embedded by the build.
 extern const char kPageHtml[];    // with {{title}}, {{css}}, {{data}}, ...
 extern const char kPageCss[];     // goes to {{css}}
-extern const char kPageErrors[];  // to {{errors}}: runs before all else
-extern const char kPageParts[];   // to {{parts}}: what all pages share
+extern const char kPageErrors[];  // to {{errors}}: runs first
+extern const char kPageParts[];   // to {{parts}}: scripts of all pages
 
 namespace {
 
 namespace fs = std::filesystem;
 using ::nlohmann::json;
 
-// The text of a script that can stand inside a page.
+// Reads plotly.min.js and checks that it is safe inside a page.
 absl::StatusOr<std::string> ReadPlotly(const std::string& path) {
   errno = 0;
   std::ifstream in(path, std::ios::binary);
@@ -36,12 +36,12 @@ absl::StatusOr<std::string> ReadPlotly(const std::string& path) {
     return absl::ErrnoToStatus(
         errno == 0 ? EIO : errno,
         absl::StrCat("reading ", path,
-                     ", which draws the report: it should be plotly.min.js"));
+                     ", which draws the page: expected plotly.min.js"));
   }
   if (!absl::StrContains(text, "Plotly") ||
       absl::StrContains(absl::AsciiStrToLower(text), "</script")) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        path, ": expected plotly.min.js, as @plotly//:plotly_js brings it"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": expected plotly.min.js of @plotly//:plotly_js"));
   }
   return text;
 }
@@ -57,10 +57,11 @@ absl::StatusOr<std::string> FindPlotly(const std::string& own_path,
     if (!dir.empty() && fs::is_regular_file(dir / file, error))
       return (dir / file).string();
   }
-  return absl::NotFoundError(absl::StrCat(
-      (own_dir / file).string(), ", which draws the page, is not there: start ",
-      fs::path(own_path).filename().string(),
-      " by `./bazelw run`, or pass --plotly_js"));
+  return absl::NotFoundError(
+      absl::StrCat((own_dir / file).string(),
+                   ", which draws the page, does not exist: start ",
+                   fs::path(own_path).filename().string(),
+                   " with `./bazelw run`, or pass --plotly_js"));
 }
 
 std::string HtmlEscaped(absl::string_view text) {
@@ -79,7 +80,7 @@ std::string ScriptSafeJson(const json& data) {
 
 std::string PageText(absl::string_view title, const json& data,
                      absl::string_view plotly, absl::string_view script) {
-  // In one pass, so that what is put in is not searched in its turn.
+  // One pass, so that placeholders in inserted text are not replaced.
   return absl::StrReplaceAll(kPageHtml, {{"{{title}}", HtmlEscaped(title)},
                                          {"{{css}}", kPageCss},
                                          {"{{data}}", ScriptSafeJson(data)},

@@ -31,7 +31,7 @@ TEST(ScriptSafeJsonTest, ReplacesBytesThatAreNotUtf8) {
             "a\xef\xbf\xbd");
 }
 
-TEST(PageTextTest, WhatIsPutInIsNotATemplate) {
+TEST(PageTextTest, InsertedTextIsNotATemplate) {
   const std::string page = PageText("{{data}}", {{"name", "{{plotly}}"}},
                                     "var a = '{{js}}';", "drawAll('{{css}}');");
   EXPECT_THAT(page, HasSubstr("<title>{{data}}</title>"));
@@ -40,7 +40,7 @@ TEST(PageTextTest, WhatIsPutInIsNotATemplate) {
   EXPECT_THAT(page, HasSubstr("drawAll('{{css}}');"));
 }
 
-TEST(PageTextTest, EveryPlaceIsFilled) {
+TEST(PageTextTest, EveryPlaceholderIsReplaced) {
   const std::string page = PageText("title", nullptr, "plotly", "");
   EXPECT_THAT(page, Not(HasSubstr("{{")));
   EXPECT_TRUE(absl::StartsWith(page, "<!doctype html>"));
@@ -50,8 +50,9 @@ TEST(FindPlotlyTest, IsInTheRunfiles) {
   const std::string root = testing::TempDir() + "/find_plotly";
   const std::string program = root + "/bin/study";
   const std::string tests = root + "/bin/study_test.runfiles";
-  EXPECT_THAT(std::string(FindPlotly(program, tests).status().message()),
-              HasSubstr("start study by `./bazelw run`, or pass --plotly_js"));
+  EXPECT_THAT(
+      std::string(FindPlotly(program, tests).status().message()),
+      HasSubstr("start study with `./bazelw run`, or pass --plotly_js"));
   const std::string file = "/plotly/plotly.min.js";
   const auto make = [&file](const std::string& runfiles) {
     std::filesystem::create_directories(runfiles + "/plotly");

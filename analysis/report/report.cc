@@ -10,7 +10,7 @@
 
 namespace rankwise {
 
-// The report's own scripts, as the build puts them into the binary.
+// The report's scripts, embedded by the build.
 extern const char kReportJs[];
 
 namespace {

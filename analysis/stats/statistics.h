@@ -61,8 +61,8 @@ double StudentTwoSidedQuantile(double p, double degrees_of_freedom);
 // whatever their variances. NaN where one holds fewer than 2 values.
 double WelchP(absl::Span<const double> a, absl::Span<const double> b);
 
-// The 95 % interval of mean(a) - mean(b), Welch's. NaN where one holds fewer
-// than 2 values.
+// Welch's 95 % interval of mean(a) - mean(b). NaN if either has fewer than 2
+// values.
 Interval DifferenceInterval(absl::Span<const double> a,
                             absl::Span<const double> b);
 

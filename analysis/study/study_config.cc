@@ -87,8 +87,7 @@ ABSL_FLAG(int64_t, batch_size, 64,
           "examples a step: of all ranks together under strong, of each rank "
           "under weak scaling");
 ABSL_FLAG(int64_t, max_steps, 60, "steps of every run, warm-up included");
-ABSL_FLAG(int64_t, warmup_steps, 10,
-          "steps at the start of every run that are left out");
+ABSL_FLAG(int64_t, warmup_steps, 10, "steps to skip at the start of every run");
 ABSL_FLAG(int64_t, train_size, 0,
           "training examples; 0: enough that no run needs a second epoch");
 ABSL_FLAG(int64_t, threads, 0,

@@ -31,17 +31,18 @@ class RunTimes {
   RunTimes(const std::string& results_dir, const std::string& own_dir,
            const StudyDescription& study);
 
-  // The median of the cell's runs of this study, else of its earlier runs, of
-  // other lengths in proportion to the steps, else of this study's runs of
-  // other cells. Before there are any, a rough guess: start-up of 0.5 s and 0.3
-  // s per rank, and the examples at one thread's speed on an EPYC core, which
-  // more threads and, but for model_parallel, more ranks share at 60 %
-  // efficiency. Nothing for a model whose speed is not known.
+  // The median of the cell's runs in this study; otherwise that of its runs in
+  // an earlier study, scaled to the number of steps; otherwise that of this
+  // study's runs of other cells, of comm_bench or of training as `run` is.
+  // Without any runs, a rough guess: start-up of 0.5 s and 0.3 s per rank, and
+  // the examples at the speed of one thread on an EPYC core, which more threads
+  // and, except in model_parallel, more ranks divide at 60 % efficiency;
+  // nullopt for a model of unknown speed.
   std::optional<RunTime> Of(const StudyConfig& config,
                             const PlannedRun& run) const;
 
-  // That this study's `run` took so long, start-up included; 0: that others of
-  // its cell will be skipped.
+  // Adds the duration of this study's `run`, with start-up; 0 if the other runs
+  // of its cell will be skipped.
   void Add(const PlannedRun& run, double seconds);
 
   // How long these take one after the other. Without a time of some of them,
@@ -58,7 +59,7 @@ class RunTimes {
   };
   std::map<std::string, Earlier> by_cell_;          // PlannedRun::CellStem
   std::map<std::string, std::vector<double>> own_;  // seconds, likewise
-  // The same of all cells: of training, and of comm_bench.
+  // Seconds of all runs of this study: training and comm_bench.
   std::vector<double> trained_, others_;
 };
 

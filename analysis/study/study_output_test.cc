@@ -127,7 +127,7 @@ double MadeSeconds(const StudyConfig& config, const PlannedRun& run,
                   std::min<double>(4, static_cast<double>(run.world_size))));
 }
 
-TEST_F(RunTimesTest, TheTimeLeftIsSoonRightWithin20Percent) {
+TEST_F(RunTimesTest, TheTimeLeftConvergesToWithin20Percent) {
   config_.model = "my_model";  // of unknown speed
   config_.cores = 4;
   config_.world_sizes = {1, 2, 4};
@@ -160,7 +160,7 @@ TEST_F(RunTimesTest, TheTimeLeftIsSoonRightWithin20Percent) {
   }
 }
 
-TEST_F(RunTimesTest, RunsSoFarStandForThoseToCome) {
+TEST_F(RunTimesTest, OtherCellsAreEstimatedByTheRunsSoFar) {
   RunTimes times = Load();
   const PlannedRun other = {"ddp", 2, 64};
   times.Add(run_, 11);

@@ -19,7 +19,7 @@ namespace rankwise {
 // flags are parsed.
 void DescribeProgram(absl::string_view usage, std::string folder);
 
-// The path of this process's binary, to find what was built with it.
+// The path of this process's executable.
 std::string OwnPath();
 
 // For a program that takes flags alone: InvalidArgument, naming the first

@@ -19,7 +19,7 @@ namespace {
 
 constexpr int kComputingAlone = -1;
 
-// One rank's step, without parameters: UnitOrder says what comes when.
+// One rank's step without parameters, in the order given by UnitOrder.
 class ShardedStep final : public Units {
  public:
   ShardedStep(c10d::ProcessGroup& group, const std::vector<Unit>& units,

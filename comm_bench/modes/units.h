@@ -51,11 +51,12 @@ struct UnitsResult {
   bool stopped = false;        // by `stop`
 };
 
-// Runs the step in the order of UnitOrder, which FullyShardedDataParallel
-// executes, too, in all ways in turn. Buffers are made and freed with each
-// call, as the engine does. Collective over all ranks of `control`, those of
-// `group`; `units` not empty. `stop`, set on any rank, ends it early with what
-// was measured, possibly nothing. Throws what a failed call throws.
+// Runs the step in all ways in turn, in the order of UnitOrder, which
+// FullyShardedDataParallel executes too. Buffers are allocated and freed with
+// each call, as the engine does. Collective over all ranks of `control`, those
+// of `group`. `units` must not be empty. If `stop` is set on any rank, returns
+// early with the iterations measured so far, possibly none. Throws what a
+// failed call throws.
 UnitsResult RunUnits(c10d::ProcessGroup& group, Control& control,
                      const std::vector<Unit>& units, const UnitsConfig& config,
                      const std::atomic<bool>* stop = nullptr);

@@ -60,7 +60,7 @@ PendingDuration AllReduceSync::Finish() {
     }
     const auto mean =
         torch::utils::unflatten_dense_tensors(bucket.flat[0], bucket.gradients);
-    at::_foreach_copy_(bucket.gradients, mean);  // on a GPU one launch for all
+    at::_foreach_copy_(bucket.gradients, mean);  // one launch on a GPU
   }
   buckets_.clear();
   return start.has_value()

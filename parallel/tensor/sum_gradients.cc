@@ -20,7 +20,7 @@ void SumGradients(const std::vector<torch::Tensor>& parameters,
   const torch::Tensor sum =
       ReduceFromRanks(torch::utils::flatten_dense_tensors(gradients), tp);
   const auto sums = torch::utils::unflatten_dense_tensors(sum, gradients);
-  at::_foreach_copy_(gradients, sums);  // on a GPU one launch for all
+  at::_foreach_copy_(gradients, sums);  // one launch on a GPU
 }
 
 }  // namespace rankwise

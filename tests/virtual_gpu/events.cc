@@ -14,7 +14,7 @@ Event& EventOf(cudaEvent_t handle) { return *reinterpret_cast<Event*>(handle); }
 
 cudaError_t Captured(Event& event) {
   if (!event.capture) return cudaSuccess;
-  Lose(*event.capture);
+  Invalidate(*event.capture);
   return cudaErrorCapturedEvent;
 }
 
@@ -45,8 +45,8 @@ cudaError_t Record(cudaEvent_t handle, cudaStream_t stream_handle) {
   event.place->stream = &stream;
   if (stream.capture) {
     event.place->clock = stream.capture->lines[&stream].clock;
-    return stream.capture->lost ? cudaErrorStreamCaptureInvalidated
-                                : cudaSuccess;
+    return stream.capture->invalidated ? cudaErrorStreamCaptureInvalidated
+                                       : cudaSuccess;
   }
   OrderWithLegacy(state, stream);
   Advance(state, stream);
@@ -68,20 +68,20 @@ cudaError_t Wait(cudaStream_t handle, cudaEvent_t event_handle) {
     if (!stream.capture) {
       stream.capture = event.capture;
     } else if (stream.capture != event.capture) {
-      Lose(*stream.capture);
-      Lose(*event.capture);
+      Invalidate(*stream.capture);
+      Invalidate(*event.capture);
       return cudaErrorStreamCaptureMerge;
     }
   } else if (stream.capture) {
-    Lose(*stream.capture);
+    Invalidate(*stream.capture);
     return cudaErrorStreamCaptureIsolation;
   } else if (event.capture) {
     return cudaErrorStreamCaptureIsolation;
   }
   if (stream.capture) {
     stream.capture->lines[&stream].clock.Join(event.place->clock);
-    return stream.capture->lost ? cudaErrorStreamCaptureInvalidated
-                                : cudaSuccess;
+    return stream.capture->invalidated ? cudaErrorStreamCaptureInvalidated
+                                       : cudaSuccess;
   }
   Advance(state, stream);
   stream.clock.Join(event.place->clock);

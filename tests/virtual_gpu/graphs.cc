@@ -14,7 +14,7 @@ namespace {
 
 thread_local cudaStreamCaptureMode capture_mode = cudaStreamCaptureModeGlobal;
 
-// Leaves the streams as they were before the capture.
+// Ends the capture and detaches its streams.
 void Close(State& state, Capture& capture) {
   capture.active = false;
   for (const auto& [stream, line] : capture.lines) stream->capture = nullptr;
@@ -27,11 +27,11 @@ void Close(State& state, Capture& capture) {
 
 }  // namespace
 
-void Lose(Capture& capture) { capture.lost = true; }
+void Invalidate(Capture& capture) { capture.invalidated = true; }
 
 cudaError_t AddNode(Stream& stream, Operation operation) {
   Capture& capture = *stream.capture;
-  if (capture.lost) return cudaErrorStreamCaptureInvalidated;
+  if (capture.invalidated) return cudaErrorStreamCaptureInvalidated;
   Capture::Line& line = capture.lines[&stream];
   line.clock.Set(stream.number, ++line.submitted);
   CheckAccesses(capture.accesses, stream, line.clock, operation);
@@ -41,7 +41,7 @@ cudaError_t AddNode(Stream& stream, Operation operation) {
 
 cudaError_t RefuseCaptured(Stream& stream) {
   if (!stream.capture) return cudaSuccess;
-  Lose(*stream.capture);
+  Invalidate(*stream.capture);
   return cudaErrorStreamCaptureUnsupported;
 }
 
@@ -54,7 +54,7 @@ cudaError_t RefuseLocked(State& state) {
     const bool of_all = capture_mode == cudaStreamCaptureModeGlobal &&
                         capture->mode == cudaStreamCaptureModeGlobal;
     if (!own && !of_all) continue;
-    Lose(*capture);
+    Invalidate(*capture);
     refused = true;
   }
   return refused ? cudaErrorStreamCaptureUnsupported : cudaSuccess;
@@ -96,12 +96,12 @@ cudaError_t EndCapture(cudaStream_t handle, cudaGraph_t* graph) {
   const std::shared_ptr<Capture> capture = stream.capture;
   if (!capture) return cudaErrorIllegalState;
   if (capture->origin != &stream) {
-    Lose(*capture);
+    Invalidate(*capture);
     return cudaErrorStreamCaptureUnmatched;
   }
   if (capture->mode != cudaStreamCaptureModeRelaxed &&
       capture->thread != std::this_thread::get_id()) {
-    Lose(*capture);
+    Invalidate(*capture);
     return cudaErrorStreamCaptureWrongThread;
   }
   const Clock& end = capture->lines[&stream].clock;
@@ -110,7 +110,7 @@ cudaError_t EndCapture(cudaStream_t handle, cudaGraph_t* graph) {
         return end[line.first->number] >= line.second.submitted;
       });
   Close(state, *capture);
-  if (capture->lost) return cudaErrorStreamCaptureInvalidated;
+  if (capture->invalidated) return cudaErrorStreamCaptureInvalidated;
   if (!joined) return cudaErrorStreamCaptureUnjoined;
   *graph = reinterpret_cast<cudaGraph_t>(capture->graph.release());
   return cudaSuccess;
@@ -126,8 +126,8 @@ cudaStreamCaptureStatus CaptureStatus(cudaStream_t handle,
   if (id != nullptr) *id = stream.capture->id;
   if (graph != nullptr)
     *graph = reinterpret_cast<cudaGraph_t>(stream.capture->graph.get());
-  return stream.capture->lost ? cudaStreamCaptureStatusInvalidated
-                              : cudaStreamCaptureStatusActive;
+  return stream.capture->invalidated ? cudaStreamCaptureStatusInvalidated
+                                     : cudaStreamCaptureStatusActive;
 }
 
 size_t CountNodes(cudaGraph_t graph) {

@@ -15,7 +15,7 @@ namespace rankwise::virtual_gpu {
 
 namespace {
 
-// Operations that take less are over at once.
+// Shorter operations end at once.
 constexpr double kNoticeableSeconds = 100e-6;
 
 double HostSeconds() {
@@ -24,7 +24,7 @@ double HostSeconds() {
       .count();
 }
 
-// What c10d's watchdog polls is not what the program has waited for.
+// Polls by c10d's watchdog are not waits of the program.
 bool OnWatchdogThread() {
   thread_local const bool is_watchdog = [] {
     char name[32] = {};
@@ -48,7 +48,7 @@ void Finish(Stream& stream, const Queued& queued) {
   ++stream.done;
 }
 
-// Runs a stream's operations one after another, for ever.
+// Runs a stream's operations in order, forever.
 void RunQueue(State& state, Stream& stream) {
   std::unique_lock lock(state.mutex);
   for (;;) {
@@ -115,7 +115,7 @@ void Submit(State& state, Stream& stream, Queued queued) {
     Finish(stream, queued);
     return;
   }
-  // Its front stays in the queue while it runs.
+  // The front stays in the queue while it runs.
   stream.queue.push_back(std::move(queued));
   if (!stream.has_thread) {
     stream.has_thread = true;

@@ -1,5 +1,5 @@
-// What streams, events and graphs share: their state, under one lock, and the
-// order in which operations follow one another.
+// The state that streams, events and graphs share, under one lock, and the
+// order of operations.
 #ifndef RANKWISE_TESTS_VIRTUAL_GPU_QUEUES_H_
 #define RANKWISE_TESTS_VIRTUAL_GPU_QUEUES_H_
 
@@ -26,25 +26,25 @@ class Stream;
 struct Place {
   Stream* stream = nullptr;
   uint64_t operation = 0;
-  double seconds = 0;       // on the virtual clock, once the operation is over
-  double submitted_at = 0;  // on the host's
+  double seconds = 0;  // end on the virtual clock, once the operation is over
+  double submitted_at = 0;  // on the host's clock
   Clock clock;
 };
 
-// A graph that is being captured, or was.
+// The capture of a graph, in progress or ended.
 struct Capture {
   unsigned long long id = 0;
   cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;
   std::thread::id thread;
   Stream* origin = nullptr;
-  // The streams that take part, each with its own order within the graph.
+  // The participating streams, each with its own order within the graph.
   struct Line {
     uint64_t submitted = 0;
     Clock clock;
   };
   std::map<Stream*, Line> lines;
   bool active = true;
-  bool lost = false;
+  bool invalidated = false;
   AccessTable accesses;
   std::unique_ptr<Graph> graph;
 };
@@ -56,8 +56,8 @@ class Graph {
 
 struct Queued {
   Operation operation;
-  std::shared_ptr<Place> awaited;   // not begun before that is over
-  std::shared_ptr<Place> recorded;  // an event
+  std::shared_ptr<Place> awaited;   // must be over before this begins
+  std::shared_ptr<Place> recorded;  // of the event that this records
 };
 
 class Stream {
@@ -71,10 +71,10 @@ class Stream {
   uint64_t submitted = 0;
   uint64_t done = 0;
   double submitted_at = 0;  // the last operation, on the host's clock
-  double seconds = 0;
+  double seconds = 0;       // end of the last operation, on the virtual clock
   bool has_thread = false;
 
-  Clock clock;  // of its last operation
+  Clock clock;  // of the last operation
   uint64_t host_version = 0;
   std::shared_ptr<Capture> capture;
 };
@@ -84,10 +84,10 @@ class Event {
   int device = 0;
   bool timing = true;
   std::shared_ptr<Place> place;      // null until recorded
-  std::shared_ptr<Capture> capture;  // that recorded it
+  std::shared_ptr<Capture> capture;  // null if recorded outside a capture
 };
 
-// Everything below, under one lock; never destroyed.
+// All fields are guarded by `mutex`. Never destroyed.
 struct State {
   std::mutex mutex;
   std::condition_variable changed;
@@ -95,45 +95,48 @@ struct State {
   std::map<int, Stream*> legacy;                   // by device
   std::vector<std::shared_ptr<Capture>> captures;  // active
   AccessTable accesses;
-  Clock host;  // what the host knows to be over
+  Clock host;  // operations that the host knows to be over
   uint64_t host_version = 1;
   unsigned long long captures_begun = 0;
 };
 
 State& TheState();
 
-// The stream of a handle; a legacy one is the current device's.
+// The stream of a handle; the legacy stream is the current device's.
 Stream& Find(State& state, cudaStream_t handle);
 
 // An operation without work.
 Operation Named(const char* name);
 
 bool IsOver(const Place& place);
-// Whether a query may find an operation over: a device is as slow as a program
-// has to expect, and work that the host has not waited for may take a while.
+// Whether a query reports the operation as over. Delays this for work that the
+// host has not waited for, as a slow device would.
 bool MayBeSeenOver(const State& state, const Stream& stream, uint64_t operation,
                    double submitted_at);
-// Counts a wait of the host, unless it knows already that all is over.
+// Counts a wait of the host, unless it already knows that the operation is
+// over.
 void CountWait(const State& state, const Stream& stream, uint64_t operation);
-// The host has seen that what `clock` holds is over.
+// Records that the host has seen all operations in `clock` end.
 void HostKnows(State& state, const Clock& clock);
 
-// The next operation of the stream's own order.
+// Begins the stream's next operation: advances its clock.
 void Advance(const State& state, Stream& stream);
-// Work on the legacy stream and on blocking streams waits for each other.
+// Makes the legacy stream and blocking streams wait for each other.
 void OrderWithLegacy(State& state, Stream& stream);
-// Appends to the queue; at once where nothing can be waiting.
+// Appends to the queue, or runs the operation at once if nothing has to wait.
 void Submit(State& state, Stream& stream, Queued queued);
-// Reports what the operation may not use, and what nothing orders it with.
+// Reports accesses to freed or foreign memory, and unordered accesses.
 void CheckAccesses(AccessTable& table, const Stream& stream, const Clock& clock,
                    const Operation& operation);
 
-// Records the operation in the graph that the stream is captured into.
+// Appends the operation to the graph that the stream is captured into.
 cudaError_t AddNode(Stream& stream, Operation operation);
-void Lose(Capture& capture);
-// What cannot be asked of a stream that is being captured loses the capture.
+void Invalidate(Capture& capture);
+// For calls that are illegal on a stream being captured: if it is, invalidates
+// the capture and returns cudaErrorStreamCaptureUnsupported.
 cudaError_t RefuseCaptured(Stream& stream);
-// The same of what no stream may be asked, by this thread's capture mode.
+// For calls that are illegal during any capture that this thread's capture mode
+// covers: the same for all these captures.
 cudaError_t RefuseLocked(State& state);
 
 }  // namespace rankwise::virtual_gpu

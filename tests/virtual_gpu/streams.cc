@@ -57,8 +57,8 @@ cudaError_t CreateStream(cudaStream_t* stream, bool blocking) {
   return cudaSuccess;
 }
 
-// Its queue is emptied first, as CUDA does; the object stays, as others may
-// still wait for its operations.
+// Queued operations still run, as in CUDA. The object is leaked, because other
+// streams may still wait for its operations.
 cudaError_t DestroyStream(cudaStream_t) { return cudaSuccess; }
 
 cudaError_t Enqueue(cudaStream_t handle, Operation operation) {

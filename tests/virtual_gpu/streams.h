@@ -43,8 +43,9 @@ cudaError_t Query(cudaEvent_t event);
 cudaError_t Synchronize(cudaEvent_t event);
 cudaError_t Elapsed(cudaEvent_t start, cudaEvent_t end, float* milliseconds);
 
-// What may not be called while a graph is captured, by this thread's capture
-// mode: cudaErrorStreamCaptureUnsupported, and the capture is lost.
+// For calls that are illegal while a graph is captured, by this thread's
+// capture mode: returns cudaErrorStreamCaptureUnsupported and invalidates the
+// capture.
 cudaError_t RefuseWhileCapturing();
 cudaStreamCaptureMode ExchangeCaptureMode(cudaStreamCaptureMode mode);
 

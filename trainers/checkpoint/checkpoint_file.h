@@ -15,7 +15,7 @@
 //                       entries' names, types and shapes
 //
 // An entry has the name of its tensor; further blocks of the same tensor in a
-// file have "#1", "#2" and so on behind it.
+// file have the suffix "#1", "#2" and so on.
 #ifndef RANKWISE_TRAINERS_CHECKPOINT_CHECKPOINT_FILE_H_
 #define RANKWISE_TRAINERS_CHECKPOINT_CHECKPOINT_FILE_H_
 

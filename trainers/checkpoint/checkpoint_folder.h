@@ -74,8 +74,8 @@ absl::Status RemoveSet(const CheckpointSet& set);
 std::vector<CheckpointSet> SetsToRemove(const std::vector<CheckpointSet>& sets,
                                         int64_t saved_step, int num_shards,
                                         int keep);
-// Renames its files to `<name>.superseded`, in place of earlier ones of that
-// name. Nothing here reads or deletes these.
+// Renames its files to `<name>.superseded`, replacing earlier files of that
+// name. Nothing else here reads or deletes them.
 absl::Status SupersedeSet(const CheckpointSet& set);
 
 // SupersedeSet for all checkpoints in `dir`, so that restarts of a run that

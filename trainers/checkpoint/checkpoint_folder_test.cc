@@ -102,7 +102,7 @@ TEST(CheckpointFolderTest, SetsAreOfOneStepAndLayoutNewestFirst) {
   EXPECT_EQ(sets->at(2).step, 10);
 }
 
-TEST(CheckpointFolderTest, OnlyTheLastToBeSetAsideStays) {
+TEST(CheckpointFolderTest, TheLastSupersededFileReplacesEarlierOnes) {
   const fs::path dir = fs::path(testing::TempDir()) / "set_aside";
   fs::remove_all(dir);
   fs::create_directories(dir);

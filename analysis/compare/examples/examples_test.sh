@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The gate of the examples, by the real study and comparison, with few and short runs. Timing decides nothing here: memory is compared, and
-# what must not pass lacks a configuration or the baseline.
+# Runs the example gate with the real study and comparison, few repetitions and short runs. Timing cannot fail this test: memory is compared, and
+# the checks that must not pass lack a configuration or the baseline.
 set -euo pipefail
 examples=analysis/compare/examples
 export RANKWISE_PROGRAMS=. GATE_THRESHOLD=50 GATE_METRICS=peak_bytes
@@ -28,7 +28,16 @@ status=0
 [[ "$status" == 2 ]] || fail "exit code $status without a baseline"
 grep -qx '### Performance: not compared' "$TEST_TMPDIR/alone/report.md" || fail "the report does not say that nothing was compared"
 
-# The commands of the workflow are those that were run above.
+# A trainer that no longer runs.
+mkdir "$TEST_TMPDIR/trainers"
+ln -s "$PWD/trainers/single" "$TEST_TMPDIR/trainers/single"
+ln -s "$(command -v false)" "$TEST_TMPDIR/trainers/ddp"
+status=0
+"$examples/gate.sh" check "$baseline" "$TEST_TMPDIR/broken" "${short[@]}" --trainer_dir="$TEST_TMPDIR/trainers" || status=$?
+[[ "$status" == 3 ]] || fail "exit code $status where a trainer fails"
+grep -q 'B lacks ddp' "$TEST_TMPDIR/broken/report.md" || fail "the report does not say what is missing"
+
+# The workflow runs the same commands as this test.
 for command in store check; do
   grep -q "examples/gate.sh $command \"\$HOME/rankwise-baseline\"" "$examples/github.yml" || fail "github.yml does not $command"
 done

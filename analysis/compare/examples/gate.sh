@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# A gate against slower training, by the built //:study and //analysis:compare, in the repository's folder:
-#   gate.sh store BASELINE [FLAG...]            measures a baseline into a folder that is new
+# A gate against performance regressions, with //:study and //analysis:compare, which must be built. Run it in the repository's root:
+#   gate.sh store BASELINE [FLAG...]            measures a baseline into the new folder BASELINE
 #   gate.sh check BASELINE RESULTS [FLAG...]    measures into RESULTS, compares, and writes RESULTS/report.md
-# Flags of the study after these win over those below; give both commands the same. GATE_THRESHOLD=0.05 is the share by which a change counts,
-# GATE_METRICS=step_seconds,exposed_comm_seconds,peak_bytes what is compared.
-# Exit code of check: 0 where nothing is worse by more than that, 1 where something is, 2 where there is no comparison (no baseline, say), 3 where
-# the repetitions do not decide it: store a baseline and check with more (--repetitions=20), on a machine that does nothing else.
+# FLAGs are passed to the study and override those below; give both commands the same ones. GATE_THRESHOLD=0.05 is compare's --threshold,
+# GATE_METRICS=step_seconds,exposed_comm_seconds,peak_bytes its --metrics.
+# Exit codes of check, from compare: 0: nothing is worse by more than the threshold; 1: something is; 2: not compared (no baseline, say);
+# 3: cannot say: store a baseline and check with more repetitions (--repetitions=20), on a machine that does nothing else.
 set -euo pipefail
 programs="${RANKWISE_PROGRAMS:-bazel-bin}"
 
@@ -19,7 +19,10 @@ case "${1:-}" in
     measure "${@:2}"
     ;;
   check)
-    measure "${@:3}"
+    # 1: some runs failed. The others are compared, and --require_all names what is missing.
+    status=0
+    measure "${@:3}" || status=$?
+    ((status <= 1)) || exit "$status"
     "$programs/analysis/compare/compare" --require_all --metrics="${GATE_METRICS:-step_seconds,exposed_comm_seconds,peak_bytes}" \
       --threshold="${GATE_THRESHOLD:-0.05}" --markdown="$3/report.md" "$2" "$3"
     ;;

@@ -1,8 +1,8 @@
-// The history from top to bottom: its changes, a chart of each series, tables.
+// The page from top to bottom: the changes, a chart of one series, all values.
 
 const past = JSON.parse(document.getElementById('report-data').textContent);
 
-// A value with the unit of its series.
+// A value with its unit.
 function shown(series, value) {
   if (series.unit === 's') return milliseconds(value);
   return series.unit === 'B' ? bytes(value) : `${digits(value, 4)}\u00a0/s`;
@@ -16,7 +16,7 @@ function pText(p) {
   return p < 0.001 ? '<0.001' : p.toFixed(3);
 }
 
-// The levels between changes: {begin, end, value}, places of the series.
+// The levels between changes: {begin, end, value}, with indices of points.
 function levels(series) {
   const starts = [0, ...series.changes.map((change) => change.at)];
   return starts.map((begin, i) => ({
@@ -63,13 +63,13 @@ function historyFigure(look, width, series) {
 
 function addChanges() {
   const rows = past.series.flatMap((series) => series.changes.map((change) => ({series, change})));
-  const part = section('changes', 'What changed', past.test);
+  const part = section('changes', 'Changes', past.test);
   if (rows.length === 0) {
     part.append(element('p', {}, 'No change was found.'));
     return;
   }
   const pointOf = ({series, change}) => past.points[series.points[change.at].point];
-  table(part, 'changes-table', 'Changes of level', [
+  table(part, 'changes-table', 'Level changes', [
     textColumn('configuration', 'configuration', (row) => row.series.name),
     textColumn('metric', 'metric', (row) => row.series.metric),
     textColumn('change', 'change', (row) => row.change.word),
@@ -86,8 +86,8 @@ function addChanges() {
 function addSeries() {
   const part = section(
       'series', 'Over time',
-      `Each point is the geometric mean over the repetitions of a ${past.by_day ? 'day' : 'commit'}, with its 95 % interval.`);
-  // Those that changed come first.
+      `A point is the geometric mean over the repetitions of a ${past.by_day ? 'day' : 'commit'}, with its 95 % interval.`);
+  // Series with the most changes come first.
   const order = [...past.series].sort((a, b) => b.changes.length - a.changes.length);
   let chosen = 0;
   let draw = () => {};
@@ -97,11 +97,11 @@ function addSeries() {
     chosen = place;
     draw();
   });
-  draw = chart(part, 'history', 'A figure over time', (look, width) => historyFigure(look, width, order[chosen]));
+  draw = chart(part, 'history', 'One series over time', (look, width) => historyFigure(look, width, order[chosen]));
 }
 
 function addValues() {
-  const part = section('values', 'All figures', '');
+  const part = section('values', 'All values', '');
   const rows = past.series.flatMap((series) => series.points.map((point) => ({series, point})));
   const of = (row) => past.points[row.point.point];
   table(part, 'history-table', 'Points of all series', [
