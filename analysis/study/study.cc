@@ -37,7 +37,7 @@
 #include "third_party/absl/status_macros.h"
 
 ABSL_FLAG(std::string, output_dir, "",
-          "folder for the records; empty: results/TIME");
+          "folder for the records; empty: results/TIME, in UTC");
 ABSL_FLAG(bool, resume, false,
           "go on with the study in --output_dir: only runs that are missing");
 ABSL_FLAG(std::string, from, "",
@@ -142,12 +142,12 @@ absl::Status SetPlaces(StudyConfig& study) {
   study.output_dir = UserPath(absl::GetFlag(FLAGS_output_dir));
   if (study.output_dir.empty()) {
     study.output_dir = UserPath(absl::FormatTime(
-        "results/%Y%m%d-%H%M%S", absl::Now(), absl::LocalTimeZone()));
+        "results/%Y%m%d-%H%M%SZ", absl::Now(), absl::UTCTimeZone()));
   }
   return FindPrograms(study);
 }
 
-// "Scaling study, 2026-01-31": run ids begin with the day.
+// "Scaling study, 2026-01-31 (UTC)": run ids begin with the day in UTC.
 std::string Title(const std::vector<RunTrace>& runs) {
   std::string first;
   for (const RunTrace& run : runs) {
@@ -156,7 +156,7 @@ std::string Title(const std::vector<RunTrace>& runs) {
   }
   if (first.size() < 8) return "Scaling study";
   return absl::StrCat("Scaling study, ", first.substr(0, 4), "-",
-                      first.substr(4, 2), "-", first.substr(6, 2));
+                      first.substr(4, 2), "-", first.substr(6, 2), " (UTC)");
 }
 
 absl::Status Report(const Answer& answer, const std::string& title,

@@ -4,12 +4,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "analysis/study/study_fixture_for_test.h"
 
 namespace rankwise {
@@ -152,6 +155,24 @@ TEST_F(StudyTest, WritesTheReport) {
   fs::remove(path);
   EXPECT_EQ(BareStudy("--from=out --report").exit_code, 0);
   EXPECT_EQ(ReadFile("out/report.html"), report);
+}
+
+// As run ids and the title's day are, wherever the study runs.
+TEST_F(StudyTest, ItsFolderIsNamedInUtc) {
+  const auto name_now = [] {
+    return absl::FormatTime("%Y%m%d-%H%M%SZ", absl::Now(), absl::UTCTimeZone());
+  };
+  ::setenv("TZ", "Fixed/UTC+14:00:00", /*overwrite=*/1);
+  const std::string begin = name_now();
+  const Outcome outcome = BareStudy(
+      "--threads=1 --trainers=single --world_sizes=1 --repetitions=1 "
+      "--ablations=0");
+  ::unsetenv("TZ");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+  const std::string name =
+      fs::directory_iterator(root() / "results")->path().filename();
+  EXPECT_GE(name, begin);
+  EXPECT_LE(name, name_now());
 }
 
 TEST_F(StudyTest, AMissingReportIsSaid) {
