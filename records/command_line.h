@@ -12,9 +12,10 @@
 
 namespace rankwise {
 
-// Exit codes.
-inline constexpr int kFailed = 1;        // the requested work failed
-inline constexpr int kBadUsage = 2;      // wrong flags or arguments
+// Exit codes; docs/exit_codes.md has the table of all programs. With kPreempted
+// of parallel/launch/signals.h.
+inline constexpr int kFailed = 1;    // what was requested could not be done
+inline constexpr int kBadUsage = 2;  // wrong flags, or input that is unreadable
 inline constexpr int kCannotSay = 3;  // the data do not decide the question
 
 // kBadUsage for InvalidArgument, else kFailed. Of a status that is not OK.

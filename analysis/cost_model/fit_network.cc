@@ -70,22 +70,23 @@ absl::Status CheckFlags() {
 
 // Says on the standard error what was left out.
 absl::StatusOr<NetworkModel> FitRecords(const std::string& records) {
-  ASSIGN_OR_RETURN(const std::vector<RunTrace> runs, LoadRuns(records));
-  for (const std::string& line : TornLines(runs)) {
+  const absl::StatusOr<std::vector<RunTrace>> runs = LoadRuns(records);
+  if (!runs.ok()) return UnreadableInput(runs.status());
+  for (const std::string& line : TornLines(*runs)) {
     std::cerr << "Left out: " << line << ".\n";
   }
   std::vector<std::string> left_out;
   absl::StatusOr<NetworkModel> network =
-      FitNetwork(runs, &left_out, {.backend = absl::GetFlag(FLAGS_backend)});
+      FitNetwork(*runs, &left_out, {.backend = absl::GetFlag(FLAGS_backend)});
   for (const std::string& what : left_out) {
     std::cerr << "left out: " << what << "\n";
   }
   if (network.ok()) return network;
-  const bool several_backends = absl::IsInvalidArgument(network.status());
-  return absl::Status(
-      network.status().code(),
-      absl::StrCat("--records=", records, ": ", network.status().message(),
-                   several_backends ? ", by --backend=NAME" : ""));
+  const std::string why =
+      absl::StrCat("--records=", records, ": ", network.status().message());
+  if (absl::IsInvalidArgument(network.status()))  // several backends
+    return absl::InvalidArgumentError(why + ", by --backend=NAME");
+  return absl::FailedPreconditionError(why);
 }
 
 int64_t LargestWorldSize(const NetworkModel& network) {
@@ -102,11 +103,12 @@ int64_t LargestWorldSize(const NetworkModel& network) {
 absl::Status WriteAstraSim(const NetworkModel& network,
                            const std::string& path) {
   const int64_t npus = absl::GetFlag(FLAGS_npus);
-  ASSIGN_OR_RETURN(const MessageLine line,
-                   LineOfMessages(network, absl::GetFlag(FLAGS_message_bytes)));
+  const absl::StatusOr<MessageLine> line =
+      LineOfMessages(network, absl::GetFlag(FLAGS_message_bytes));
+  if (!line.ok()) return absl::FailedPreconditionError(line.status().message());
   ASSIGN_OR_RETURN(
       const std::string text,
-      AstraSimNetwork(line, npus > 0 ? npus : LargestWorldSize(network)));
+      AstraSimNetwork(*line, npus > 0 ? npus : LargestWorldSize(network)));
   return ReplaceFile(path, text);
 }
 
@@ -151,7 +153,5 @@ int main(int argc, char** argv) {
   if (status.ok()) status = rankwise::CheckFlags();
   if (!status.ok()) return rankwise::Complain("fit_network", status);
   status = rankwise::Run();
-  return status.ok()
-             ? 0
-             : rankwise::Complain("fit_network", status, rankwise::kFailed);
+  return status.ok() ? 0 : rankwise::Complain("fit_network", status);
 }

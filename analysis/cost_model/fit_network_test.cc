@@ -153,11 +153,11 @@ TEST_F(FitNetworkBinary, BadUsageSaysWhatIsWrong) {
 
 TEST_F(FitNetworkBinary, MissingRecordsAndCollectivesAreNamed) {
   const Output missing = FitWith("--records=" + Path("none.jsonl"));
-  EXPECT_EQ(missing.exit_code, 1);
+  EXPECT_EQ(missing.exit_code, 2);
   EXPECT_THAT(missing.text, HasSubstr("none.jsonl"));
   WriteRun("one.jsonl", {.world_size = 1});
   const Output alone = FitWith("--records=" + Path("one.jsonl"));
-  EXPECT_EQ(alone.exit_code, 1);
+  EXPECT_EQ(alone.exit_code, 3);
   EXPECT_THAT(alone.text, HasSubstr("run comm_bench with --nproc=2"));
 }
 
@@ -165,7 +165,7 @@ TEST_F(FitNetworkBinary, OfSeveralBackendsOneIsChosen) {
   WriteAll();
   WriteRun("fake.jsonl", {.backend = "fake"});
   const Output all = FitWith("--records=" + Path(""));
-  EXPECT_EQ(all.exit_code, 1);
+  EXPECT_EQ(all.exit_code, 2);
   EXPECT_THAT(all.text,
               AllOf(HasSubstr("fake, gloo"), HasSubstr("--backend=NAME")));
   const Output one = FitWith("--backend=fake --records=" + Path(""));

@@ -79,7 +79,7 @@ Line LineAlong(const Cluster& cluster, int64_t ranks, int64_t stride) {
 absl::Status CheckNetwork(const Cluster& cluster) {
   const NetworkModel& network = cluster.network;
   const auto missing = [](const std::string& what) {
-    return absl::NotFoundError(absl::StrCat(
+    return absl::FailedPreconditionError(absl::StrCat(
         "the costs of ", what,
         " are not known: record them, bazel run "
         "//comm_bench -- --nproc=2 --collectives=all_reduce,ping_pong "

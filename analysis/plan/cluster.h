@@ -80,8 +80,8 @@ struct Line {
 // apart.
 Line LineAlong(const Cluster& cluster, int64_t ranks, int64_t stride);
 
-// What can communicate on `cluster`, for CollectiveSeconds. NotFound names what
-// was not measured.
+// What can communicate on `cluster`, for CollectiveSeconds. FailedPrecondition
+// names what was not measured.
 absl::Status CheckNetwork(const Cluster& cluster);
 
 // FailedPrecondition, saying what to do, where `ranks` need several nodes and

@@ -132,8 +132,9 @@ absl::StatusOr<Model> ModelFromFlags() {
 
 // Ranks that the backend `fake` pretended are mirror images of rank 0.
 absl::StatusOr<std::vector<RunTrace>> LoadRecorded(const std::string& path) {
-  ASSIGN_OR_RETURN(std::vector<RunTrace> runs, LoadRuns(UserPath(path)));
-  for (RunTrace& run : runs) run = MirrorFakeRanks(std::move(run));
+  absl::StatusOr<std::vector<RunTrace>> runs = LoadRuns(UserPath(path));
+  if (!runs.ok()) return UnreadableInput(runs.status());
+  for (RunTrace& run : *runs) run = MirrorFakeRanks(std::move(run));
   return runs;
 }
 

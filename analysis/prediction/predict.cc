@@ -112,7 +112,7 @@ absl::Status CheckFlags() {
 absl::StatusOr<std::vector<RunTrace>> LoadRecords(const std::string& path) {
   auto runs = LoadRuns(path);
   if (!runs.ok()) {
-    return absl::FailedPreconditionError(
+    return absl::InvalidArgumentError(
         absl::StrCat("--records: ", runs.status().message()));
   }
   for (const std::string& line : TornLines(*runs)) {
@@ -245,7 +245,7 @@ absl::StatusOr<std::string> PredictSizes(const Predictor& predictor,
     }
     ASSIGN_OR_RETURN(predictions.emplace_back(), predictor.Predict(layout));
   }
-  if (predictions.empty()) return refusals;
+  if (predictions.empty()) return absl::InvalidArgumentError(refusals);
   return absl::StrCat(
       PredictionTable(predictions, base.ok() ? base->examples_per_second : 0),
       refusals);

@@ -62,7 +62,8 @@ struct PredictFlags {
   std::string more = "";
 };
 
-// What the binary prints; where it fails, that by its exit code.
+// What the binary prints; where it fails, that by its exit code:
+// InvalidArgument for 2, FailedPrecondition for 3.
 absl::StatusOr<std::string> RunPredict(const PredictFlags& flags) {
   const std::string command = absl::StrCat(
       "analysis/prediction/predict '--records=", flags.records,
@@ -79,8 +80,9 @@ absl::StatusOr<std::string> RunPredict(const PredictFlags& flags) {
   }
   const int exit_code = WEXITSTATUS(::pclose(pipe));
   if (exit_code == 0) return text;
-  return exit_code == 2 ? absl::InvalidArgumentError(text)
-                        : absl::FailedPreconditionError(text);
+  if (exit_code == 2) return absl::InvalidArgumentError(text);
+  return exit_code == 3 ? absl::FailedPreconditionError(text)
+                        : absl::UnknownError(text);
 }
 
 std::string Refusal(const PredictFlags& flags, absl::StatusCode code) {
@@ -260,22 +262,22 @@ TEST(RunPredict, RefusesFoldersWithoutRecords) {
   const std::string empty = testing::TempDir() + "/empty";
   std::filesystem::create_directory(empty);
   EXPECT_THAT(Refusal({.records = empty, .link = "0:1"},
-                      absl::StatusCode::kFailedPrecondition),
+                      absl::StatusCode::kInvalidArgument),
               HasSubstr("holds no *.jsonl"));
   EXPECT_THAT(Refusal({.records = empty + "/none", .link = "0:1"},
-                      absl::StatusCode::kFailedPrecondition),
+                      absl::StatusCode::kInvalidArgument),
               HasSubstr("--records"));
 }
 
-TEST(RunPredict, BrokenRecordsAreNotBadUsage) {
+TEST(RunPredict, RefusesBrokenRecords) {
   const std::string folder = Folder("broken");
   std::ofstream(folder + "/broken.jsonl") << "no record\n{}\n";
   EXPECT_THAT(Refusal({.records = folder, .link = "0:1"},
-                      absl::StatusCode::kFailedPrecondition),
+                      absl::StatusCode::kInvalidArgument),
               HasSubstr("broken.jsonl"));
   std::ofstream(folder + "/nothing.jsonl").flush();
   EXPECT_THAT(Refusal({.records = folder + "/nothing.jsonl", .link = "0:1"},
-                      absl::StatusCode::kFailedPrecondition),
+                      absl::StatusCode::kInvalidArgument),
               HasSubstr("nothing.jsonl"));
 }
 

@@ -193,9 +193,10 @@ int64_t BaseBatch(const std::string& dir) {
   return is_number ? batch : 0;
 }
 
-// Prints the answer and writes the report; false where that failed. Both depend
-// on the runs alone, so that records read back from disk give the same.
-bool GiveAnswer(std::vector<RunTrace> runs, const std::string& dir) {
+// Prints the answer and writes the report. Both depend on the runs alone, so
+// that records read back from disk give the same. The exit code: kCannotSay
+// where nothing could be measured.
+int GiveAnswer(std::vector<RunTrace> runs, const std::string& dir) {
   AnswerConfig config;
   config.base_batch = BaseBatch(dir);
   config.throughput.warmup_steps = absl::GetFlag(FLAGS_warmup_steps);
@@ -206,8 +207,9 @@ bool GiveAnswer(std::vector<RunTrace> runs, const std::string& dir) {
   const auto answer = Analyze(std::move(runs), config);
   std::cout << AnswerText(*answer) << std::flush;
   const absl::Status status = Report(*answer, title, dir);
-  if (!status.ok()) std::cout << "No report: " << status.message() << "\n";
-  return status.ok();
+  if (status.ok()) return 0;
+  std::cout << "No report: " << status.message() << "\n";
+  return absl::IsFailedPrecondition(status) ? kCannotSay : kFailed;
 }
 
 absl::StatusOr<int> ReadAgain(const std::string& dir) {
@@ -215,7 +217,7 @@ absl::StatusOr<int> ReadAgain(const std::string& dir) {
     return absl::InvalidArgumentError("--warmup_steps: expected 0 or more");
   }
   ASSIGN_OR_RETURN(auto runs, LoadStudyFolder(dir));
-  return GiveAnswer(std::move(runs), dir) ? 0 : kFailed;
+  return GiveAnswer(std::move(runs), dir);
 }
 
 // The study that the flags describe. Fails where study.flags cannot hold it.
@@ -270,8 +272,8 @@ int Conclude(StudyResult result, const StudyPlan& plan,
              int interrupted_by) {
   const size_t complete = result.runs.size();
   std::cout << "\n";
-  const bool answered =
-      complete == 0 || GiveAnswer(std::move(result.runs), dir);
+  const int answered =
+      complete == 0 ? 0 : GiveAnswer(std::move(result.runs), dir);
   std::cout << NotRunText(plan) << warnings;
   for (const std::string& failed : result.failed) {
     std::cout << "Failed: " << failed << "\n";
@@ -284,7 +286,7 @@ int Conclude(StudyResult result, const StudyPlan& plan,
   std::cout << "Records: " << dir
             << "\nThis answer again: --from=" << ShellWord(dir) << std::endl;
   if (interrupted_by != 0) return 128 + interrupted_by;
-  return result.failed.empty() && answered ? 0 : kFailed;
+  return result.failed.empty() ? answered : kFailed;
 }
 
 // Fails before it has run anything; a failed run is an exit code.

@@ -136,10 +136,10 @@ TEST_F(StudyTest, PrintsTheSameTableFromTheRecords) {
   EXPECT_THAT(first, HasSubstr(again.output));
 }
 
-TEST_F(StudyTest, RecordsWithNothingToMeasureAreAFailure) {
+TEST_F(StudyTest, RecordsWithNothingToMeasureAreExitCode3) {
   EXPECT_EQ(Study("--repetitions=1 --world_sizes=1").exit_code, 0);
   const Outcome again = Study("--from=out --warmup_steps=1000");
-  EXPECT_EQ(again.exit_code, 1);
+  EXPECT_EQ(again.exit_code, 3);
   EXPECT_THAT(again.output, HasSubstr("No run could be measured.\n"));
   EXPECT_THAT(again.output, HasSubstr("after 1000 of warm-up"));
 }

@@ -70,10 +70,15 @@ absl::StatusOr<int64_t> ParseMemory(absl::string_view flag,
                    "4GB"));
 }
 
+absl::Status UnreadableInput(const absl::Status& status) {
+  return absl::InvalidArgumentError(status.message());
+}
+
 int Complain(absl::string_view program, const absl::Status& status,
              std::optional<int> exit_code) {
   std::cerr << program << ": " << status.message() << std::endl;
-  return exit_code.value_or(ExitCode(status));
+  return exit_code.value_or(
+      absl::IsFailedPrecondition(status) ? kCannotSay : ExitCode(status));
 }
 
 }  // namespace rankwise

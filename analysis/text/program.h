@@ -33,8 +33,13 @@ absl::Status RefuseArguments(absl::Span<char* const> positional,
 absl::StatusOr<int64_t> ParseMemory(absl::string_view flag,
                                     absl::string_view text);
 
+// For a failure to read what the user named: the message, as InvalidArgument,
+// whose exit code is kBadUsage.
+absl::Status UnreadableInput(const absl::Status& status);
+
 // Writes "PROGRAM: MESSAGE" to the standard error; gives `exit_code` back,
-// where there is none the status's ExitCode.
+// where there is none kCannotSay for FailedPrecondition, else the status's
+// ExitCode.
 int Complain(absl::string_view program, const absl::Status& status,
              std::optional<int> exit_code = std::nullopt);
 

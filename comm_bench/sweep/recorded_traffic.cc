@@ -51,8 +51,9 @@ absl::StatusOr<Run> LastRunWithTraffic(const std::string& file) {
     }
     return absl::OkStatus();
   };
-  ASSIGN_OR_RETURN(ReadSummary read,
-                   VisitRecords(file, {.tolerate_torn_lines = true}, visit));
+  const absl::StatusOr<ReadSummary> read =
+      VisitRecords(file, {.tolerate_torn_lines = true}, visit);
+  if (!read.ok()) return absl::InvalidArgumentError(read.status().message());
   if (last.steps.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(
         file,

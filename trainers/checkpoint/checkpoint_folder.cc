@@ -70,7 +70,7 @@ absl::Status MakeCheckpointFolder(const std::string& dir) {
   if (!error && access(dir.c_str(), W_OK | X_OK) != 0)
     error = std::error_code(errno, std::generic_category());
   if (!error) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat(
+  return absl::InvalidArgumentError(absl::StrCat(
       "--checkpoint_dir=", dir, ": cannot be written to: ", error.message()));
 }
 

@@ -88,7 +88,12 @@ absl::StatusOr<DataSplit> OpenSplit(const TrainConfig& config,
     }
   }
   DataSplit opened;
-  ASSIGN_OR_RETURN(opened.dataset, OpenDataset(dataset, split));
+  DatasetOr found = OpenDataset(dataset, split);
+  // Files that are missing or not what --data_dir should name.
+  if (absl::IsNotFound(found.status()) ||
+      absl::IsFailedPrecondition(found.status()))
+    return absl::InvalidArgumentError(found.status().message());
+  ASSIGN_OR_RETURN(opened.dataset, std::move(found));
   RETURN_IF_ERROR(CheckFits(opened.dataset->facts(), model));
   using Mode = DistributedSamplerConfig::Mode;
   const bool train = split == Split::kTrain;
