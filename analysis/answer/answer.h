@@ -92,9 +92,11 @@ struct LayoutRow {
   const Ledger* ledger = nullptr;  // null: none
   double rate = 0;                 // Cell::ExamplesPerSecond
   Interval rate_interval;          // 95 %; NaN of one run
-  Ratio behind;                    // the fastest's rate over this one's
-  // Slower than the fastest by more than chance: by Holm's correction over the
-  // comparison's rows, at 5 %. Always without intervals; never the fastest.
+  // The fastest's rate over this one's. Its interval is simultaneous: those of
+  // all pairs of the comparison's layouts hold together with 95 % (Bonferroni).
+  Ratio behind;
+  // Slower than the fastest by more than chance: the interval of `behind` lies
+  // above 1. Always without intervals; never the fastest.
   bool separated = false;
 };
 

@@ -22,10 +22,10 @@
 namespace rankwise {
 namespace {
 
-constexpr double kSignificance = 0.05;
-constexpr double kAsFast = 1.05;      // times as long as the fastest
-constexpr double kLessMemory = 0.9;   // of another's, to be worth saying
-constexpr double kLargerBatch = 1.1;  // likewise
+constexpr double kSignificance = 0.05;  // over all pairs of layouts
+constexpr double kAsFast = 1.05;        // times as long as the fastest
+constexpr double kLessMemory = 0.9;     // of another's, to be worth saying
+constexpr double kLargerBatch = 1.1;    // likewise
 constexpr size_t kExplainedLayouts = 3;
 
 // What a layout spends its step on, and how a sentence says that it spends
@@ -96,12 +96,12 @@ std::string BehindText(const LayoutRow& row) {
                          interval.high);
 }
 
-// Cannot be told from the fastest, and seems as fast.
+// Cannot be separated from the fastest, and seems as fast.
 bool IsAsFast(const LayoutRow& row) {
   return !row.separated && !(row.behind.value > kAsFast);
 }
 
-// The layouts that cannot be told from the fastest.
+// The layouts that cannot be separated from the fastest, which comes first.
 std::vector<const LayoutRow*> Fastest(const LayoutComparison& layouts) {
   std::vector<const LayoutRow*> fastest;
   for (const LayoutRow& row : layouts.rows) {
@@ -148,8 +148,9 @@ std::string ChoiceAmong(absl::Span<const LayoutRow* const> equal) {
                       "), ", BehindNames(equal.subspan(1)), "; ", memory, ".");
 }
 
-// `fastest` are those that cannot be told from the fastest, which comes first:
-// they are as fast as it where they seem to be, and not merely uncertain.
+// `fastest` are those that cannot be separated from the fastest, which comes
+// first: they are as fast as it where they seem to be, and not merely
+// uncertain.
 std::string Choice(absl::Span<const LayoutRow* const> fastest) {
   size_t equal = 1;
   while (equal < fastest.size() && IsAsFast(*fastest[equal])) ++equal;
@@ -258,7 +259,10 @@ std::string Advice(const Answer& answer, const LayoutComparison& layouts) {
                       StragglerSentence(answer, layouts));
 }
 
-// Fills what each row is behind the fastest, which comes first.
+// Fills what each row is behind the fastest, which comes first. The fastest is
+// known only afterwards, so that any pair may be the one compared: the
+// intervals are simultaneous over all pairs (Bonferroni), with a variance for
+// each layout.
 void CompareRows(std::vector<LayoutRow>& rows) {
   absl::c_stable_sort(rows, [](const LayoutRow& a, const LayoutRow& b) {
     return a.rate > b.rate;
@@ -266,18 +270,13 @@ void CompareRows(std::vector<LayoutRow>& rows) {
   const auto rates = [](const LayoutRow& row) {
     return row.cell->Values(&Throughput::examples_per_second);
   };
+  const double count = static_cast<double>(rows.size());
+  const double pairs = count * (count - 1) / 2;
   const std::vector<double> best = rates(rows.front());
-  std::vector<double> p_values;
   for (LayoutRow& row : rows) {
-    row.behind = RatioOf(best, rates(row));
-    p_values.push_back(&row == &rows.front() ? std::nan("")
-                                             : row.behind.p_value);
-  }
-  const std::vector<double> corrected = HolmCorrected(p_values);
-  for (size_t i = 1; i < rows.size(); ++i) {
+    row.behind = RatioOf(best, rates(row), kSignificance / pairs);
     // Without an interval there is nothing but the rates to go by.
-    rows[i].separated =
-        std::isnan(corrected[i]) || corrected[i] < kSignificance;
+    row.separated = &row != &rows.front() && !(row.behind.interval.low <= 1);
   }
 }
 
@@ -463,9 +462,11 @@ std::string LayoutTable(const Answer& answer) {
     }
   }
   return absl::StrCat(
-      "Layouts of ranks, the fastest of each size first (~: within noise of "
-      "it); MB that the fullest rank holds; exposed communication along each "
-      "axis and bubble of the critical rank's step, ms:\n\n",
+      "Layouts of ranks, the fastest of each size first; relative time with 95 "
+      "% intervals that hold for all pairs of layouts together (~: within "
+      "noise of the fastest, as its interval holds 1); MB that the fullest "
+      "rank holds; exposed communication along each axis and bubble of the "
+      "critical rank's step, ms:\n\n",
       table.ToString(), "\n");
 }
 

@@ -27,46 +27,22 @@ double IncompleteBeta(double a, double b, double x) {
   return sum;
 }
 
-// mean(a) - mean(b), with the degrees of freedom of Welch (1947) and
-// Satterthwaite (1946) for its standard error.
-struct Difference {
+// Of a sum of the means of independent samples.
+struct StandardError {
   double value = 0;
-  double standard_error = 0;
-  double degrees_of_freedom = 0;
+  double degrees_of_freedom = 1;  // Welch (1947) and Satterthwaite (1946)
 };
 
-Difference DifferenceOfMeans(absl::Span<const double> a,
-                             absl::Span<const double> b) {
-  constexpr double kRounding = 1e-14;  // of equal samples of different size
-  const double mean_a = Mean(a), mean_b = Mean(b);
-  double value = mean_a - mean_b;
-  if (std::abs(value) < kRounding * std::abs(mean_a)) value = 0;
+StandardError StandardErrorOf(absl::Span<const std::vector<double>> samples) {
   double variance = 0, squares = 0;
-  for (absl::Span<const double> sample : {a, b}) {
+  for (const std::vector<double>& sample : samples) {
     const double n = static_cast<double>(sample.size());
     const double deviation = StandardDeviation(sample);
     const double of_mean = deviation * deviation / n;
     variance += of_mean;
     squares += of_mean * of_mean / (n - 1);
   }
-  return {value, std::sqrt(variance),
-          squares > 0 ? variance * variance / squares : 1};
-}
-
-double PValue(const Difference& difference) {
-  if (std::isnan(difference.standard_error)) return kUnknown;
-  const double distance = std::abs(difference.value);
-  if (difference.standard_error == 0) return distance == 0 ? 1 : 0;
-  return StudentTwoSidedP(distance / difference.standard_error,
-                          difference.degrees_of_freedom);
-}
-
-// Half the width of the 95 % interval.
-double HalfWidth(const Difference& difference) {
-  constexpr double kOutside = 0.05;
-  if (std::isnan(difference.standard_error)) return kUnknown;
-  return difference.standard_error *
-         StudentTwoSidedQuantile(kOutside, difference.degrees_of_freedom);
+  return {std::sqrt(variance), squares > 0 ? variance * variance / squares : 1};
 }
 
 std::vector<double> Logarithms(absl::Span<const double> sample) {
@@ -146,25 +122,47 @@ double StudentTwoSidedQuantile(double p, double degrees_of_freedom) {
 }
 
 double WelchP(absl::Span<const double> a, absl::Span<const double> b) {
-  return PValue(DifferenceOfMeans(a, b));
+  constexpr double kRounding = 1e-14;  // of equal samples of different size
+  const std::vector<double> samples[] = {{a.begin(), a.end()},
+                                         {b.begin(), b.end()}};
+  const StandardError error = StandardErrorOf(samples);
+  if (std::isnan(error.value)) return kUnknown;
+  const double distance = std::abs(Mean(a) - Mean(b));
+  if (distance < kRounding * std::abs(Mean(a))) return 1;
+  if (error.value == 0) return distance == 0 ? 1 : 0;
+  return StudentTwoSidedP(distance / error.value, error.degrees_of_freedom);
+}
+
+double HalfWidthOfSum(absl::Span<const std::vector<double>> samples,
+                      double outside) {
+  const StandardError error = StandardErrorOf(samples);
+  if (std::isnan(error.value)) return kUnknown;
+  return error.value *
+         StudentTwoSidedQuantile(outside, error.degrees_of_freedom);
 }
 
 Interval DifferenceInterval(absl::Span<const double> a,
                             absl::Span<const double> b) {
-  const Difference difference = DifferenceOfMeans(a, b);
-  const double half = HalfWidth(difference);
-  return {difference.value - half, difference.value + half};
+  const std::vector<double> samples[] = {{a.begin(), a.end()},
+                                         {b.begin(), b.end()}};
+  const double half = HalfWidthOfSum(samples);
+  const double difference = Mean(a) - Mean(b);
+  return {difference - half, difference + half};
 }
 
 Ratio RatioOf(absl::Span<const double> numerator,
-              absl::Span<const double> denominator) {
+              absl::Span<const double> denominator, double outside) {
   assert(!numerator.empty() && !denominator.empty());
-  const Difference logs =
-      DifferenceOfMeans(Logarithms(numerator), Logarithms(denominator));
-  const double half = HalfWidth(logs);
-  const double value = GeometricMean(numerator) / GeometricMean(denominator);
-  return {
-      value, {value * std::exp(-half), value * std::exp(half)}, PValue(logs)};
+  const std::vector<double> logs[] = {Logarithms(numerator),
+                                      Logarithms(denominator)};
+  const double half = HalfWidthOfSum(logs, outside);
+  Ratio ratio{GeometricMean(numerator) / GeometricMean(denominator),
+              {kUnknown, kUnknown},
+              WelchP(logs[0], logs[1])};
+  if (std::isnan(half)) return ratio;
+  ratio.interval = {ratio.value * std::exp(-half),
+                    ratio.value * std::exp(half)};
+  return ratio;
 }
 
 void LeastSquares::Add(double x0, double x1, double y) {

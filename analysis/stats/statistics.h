@@ -61,6 +61,14 @@ double StudentTwoSidedQuantile(double p, double degrees_of_freedom);
 // whatever their variances. NaN where one holds fewer than 2 values.
 double WelchP(absl::Span<const double> a, absl::Span<const double> b);
 
+// Half the width of the interval of the sum of the expectations of independent
+// samples, whatever their variances; of a difference, as the sign of a sample
+// does not matter. With the degrees of freedom of Welch (1947) and
+// Satterthwaite (1946). `outside` is the probability that the interval misses
+// the truth. NaN where a sample holds fewer than 2 values.
+double HalfWidthOfSum(absl::Span<const std::vector<double>> samples,
+                      double outside = 0.05);
+
 // Welch's 95 % interval of mean(a) - mean(b). NaN if either has fewer than 2
 // values.
 Interval DifferenceInterval(absl::Span<const double> a,
@@ -69,15 +77,16 @@ Interval DifferenceInterval(absl::Span<const double> a,
 // Of geometric means, numerator over denominator.
 struct Ratio {
   double value = 0;
-  // 95 %: Welch's for the difference of the means of the logarithms. It always
-  // holds `value`. NaN where a sample holds fewer than 2 values.
+  // 1 - `outside`: Welch's for the difference of the means of the logarithms.
+  // It always holds `value`. NaN where a sample holds fewer than 2 values.
   Interval interval;
   double p_value = 0;  // WelchP of the logarithms
 };
 
-// Both samples hold one value or more, all above 0.
+// Both samples hold one value or more, all above 0. `outside` is the
+// probability that the interval misses the truth.
 Ratio RatioOf(absl::Span<const double> numerator,
-              absl::Span<const double> denominator);
+              absl::Span<const double> denominator, double outside = 0.05);
 
 // Least squares of y = p[0] x0 + p[1] x1. For relative errors or other weights,
 // divide both sides before adding them.
