@@ -263,12 +263,19 @@ std::string StragglerSentence(const Answer& answer) {
       });
   if (worst == answer.stragglers.end()) return "";
   const Straggler& straggler = worst->straggler;
+  const bool once = straggler.runs == 1;
   return absl::StrFormat(
-      "Rank %d of %s, is slower than the others by %s a step (95 %% "
-      "interval [%.3g, %.3g]), %s of it.",
-      straggler.rank, CellLabel(*worst->cell), Milliseconds(straggler.seconds),
-      1e3 * straggler.interval.low, 1e3 * straggler.interval.high,
-      PercentText(straggler.share));
+      "%s %d of %s, %s slower than the others by %s a step%s (with 95 %% "
+      "confidence by %.3g ms or more), %s of it%s.",
+      once ? "In its only run, rank" : "Rank", straggler.rank,
+      CellLabel(*worst->cell), once ? "was" : "is",
+      Milliseconds(straggler.seconds),
+      once ? "" : absl::StrCat(" in the mean of ", straggler.runs, " runs"),
+      1e3 * straggler.least_seconds, PercentText(straggler.share),
+      once
+          ? ": whether the rank is slow or only ran in a slow place that time, "
+            "more --repetitions would tell"
+          : "");
 }
 
 Finding WhatCostsMost(const Answer& answer) {

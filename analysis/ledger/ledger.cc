@@ -240,7 +240,7 @@ double MedianResidualShare(const std::vector<LedgerPlace>& places) {
 // The search for stragglers.
 constexpr double kChance = 0.05;          // of a false alarm; 1 - confidence
 constexpr double kWorthReporting = 0.01;  // of the step
-constexpr size_t kBatches = 16;           // over all runs
+constexpr size_t kBatches = 10;           // of a single run
 constexpr size_t kShortestBatch = 5;      // steps
 constexpr size_t kFewestBatches = 3;
 
@@ -248,15 +248,8 @@ constexpr size_t kFewestBatches = 3;
 struct Compared {
   int64_t rank = 0;
   int64_t stage = 0;  // compared with those of the same stage
-  // The median own time of each batch of steps, all runs in a row.
-  std::vector<double> batch_seconds = {};
-};
-
-// What is compared over all runs.
-struct Batches {
-  std::vector<Compared> compared;
-  std::vector<size_t> run_ends;  // in batch_seconds
-  std::vector<double> step_seconds;
+  // The median own time in each run; of a single run, in each batch of steps.
+  std::vector<double> own_seconds = {};
 };
 
 int64_t StageOf(const RunTrace& run, const LedgerPlace& place) {
@@ -272,16 +265,15 @@ double MedianOwnSeconds(absl::Span<const LedgerParts> steps) {
 }
 
 absl::Status AddRun(const RunTrace& run, const std::vector<LedgerPlace>& places,
-                    size_t batches, Batches& all) {
+                    size_t batches, std::vector<Compared>& all) {
   std::vector<Compared> of_run;
   for (const LedgerPlace& place : places) {
     of_run.push_back({place.rank, StageOf(run, place)});
   }
-  if (all.run_ends.empty()) all.compared = of_run;
-  if (!absl::c_equal(of_run, all.compared,
-                     [](const Compared& a, const Compared& b) {
-                       return a.rank == b.rank && a.stage == b.stage;
-                     })) {
+  if (all.empty()) all = of_run;
+  if (!absl::c_equal(of_run, all, [](const Compared& a, const Compared& b) {
+        return a.rank == b.rank && a.stage == b.stage;
+      })) {
     return RunError(
         run,
         "its ranks and stages are not those of the repetitions before it; were "
@@ -292,59 +284,80 @@ absl::Status AddRun(const RunTrace& run, const std::vector<LedgerPlace>& places,
     for (size_t batch = 0; batch < batches; ++batch) {
       const size_t begin = batch * steps.size() / batches;
       const size_t end = (batch + 1) * steps.size() / batches;
-      all.compared[i].batch_seconds.push_back(
+      all[i].own_seconds.push_back(
           MedianOwnSeconds(steps.subspan(begin, end - begin)));
     }
   }
-  all.run_ends.push_back(all.compared[0].batch_seconds.size());
   return absl::OkStatus();
 }
 
-absl::StatusOr<Batches> ReadBatches(absl::Span<const RunTrace* const> runs,
-                                    const ThroughputConfig& config) {
-  Batches all;
-  for (const RunTrace* run : runs) {
-    RETURN_IF_ERROR(CheckMeasurable(*run, config));
-    absl::c_move(JobStepSeconds(*run, config),
-                 std::back_inserter(all.step_seconds));
-  }
-  const size_t length =
-      std::max(kShortestBatch, all.step_seconds.size() / kBatches);
+absl::StatusOr<std::vector<Compared>> ReadCompared(
+    absl::Span<const RunTrace* const> runs, const ThroughputConfig& config) {
+  std::vector<Compared> all;
   for (const RunTrace* run : runs) {
     ASSIGN_OR_RETURN(const std::vector<LedgerPlace> places,
                      ReadPlaces(*run, config.warmup_steps));
-    const size_t batches = std::max<size_t>(1, places[0].steps.size() / length);
-    RETURN_IF_ERROR(AddRun(*run, places, batches, all));
+    const size_t steps = places[0].steps.size();
+    const size_t length = std::max(kShortestBatch, steps / kBatches);
+    RETURN_IF_ERROR(
+        AddRun(*run, places, runs.size() > 1 ? 1 : steps / length, all));
   }
   return all;
 }
 
-// Per batch, what `one` takes beyond the median of those of its stage; empty
-// where it is the only one.
+// What `one` takes beyond the median of those of its stage, run by run or batch
+// by batch; empty where it is the only one.
 std::vector<double> DelaysOf(const Compared& one,
                              absl::Span<const Compared> compared) {
   std::vector<double> delays;
-  for (size_t batch = 0; batch < one.batch_seconds.size(); ++batch) {
+  for (size_t i = 0; i < one.own_seconds.size(); ++i) {
     std::vector<double> others;
     for (const Compared& other : compared) {
       if (other.stage == one.stage && other.rank != one.rank) {
-        others.push_back(other.batch_seconds[batch]);
+        others.push_back(other.own_seconds[i]);
       }
     }
     if (others.empty()) return {};
-    delays.push_back(one.batch_seconds[batch] - Median(others));
+    delays.push_back(one.own_seconds[i] - Median(others));
   }
   return delays;
 }
 
-bool IsSlowerInEveryRun(absl::Span<const double> delays,
-                        const std::vector<size_t>& run_ends) {
-  size_t begin = 0;
-  for (size_t end : run_ends) {
-    if (Mean(delays.subspan(begin, end - begin)) <= 0) return false;
-    begin = end;
+// Straggler::rank, seconds and least_seconds of the rank with the largest
+// delay.
+std::optional<Straggler> FindSlowest(absl::Span<const Compared> compared) {
+  struct Slowest {
+    int64_t stage = 0;
+    double variance = 0;  // of its delays
+  };
+  std::optional<Straggler> straggler;
+  Slowest slowest;
+  double candidates = 0, sample = 0;
+  std::map<int64_t, std::vector<double>> variances;  // of delays, by stage
+  for (const Compared& one : compared) {
+    const std::vector<double> delays = DelaysOf(one, compared);
+    if (delays.size() < 2) continue;
+    const double variance = std::pow(StandardDeviation(delays), 2);
+    variances[one.stage].push_back(variance);
+    sample = static_cast<double>(delays.size());
+    const double seconds = Mean(delays);
+    if (++candidates > 1 && seconds <= straggler->seconds) continue;
+    straggler = Straggler{.rank = one.rank, .seconds = seconds};
+    slowest = {one.stage, variance};
   }
-  return true;
+  if (!straggler.has_value()) return std::nullopt;
+  // So few runs say little about one rank's variance, and all ranks' together
+  // more. That of a rank which varies more than the others is its own.
+  const std::vector<double>& of_stage = variances[slowest.stage];
+  const double variance = std::max(slowest.variance, Mean(of_stage));
+  const double freedom =
+      (sample - 1) * (static_cast<double>(of_stage.size()) - 1);
+  // The largest of several delays: the bound of Bonferroni, on one side.
+  straggler->least_seconds =
+      straggler->seconds -
+      StudentTwoSidedQuantile(2 * kChance / candidates, freedom) *
+          std::sqrt(variance / sample);
+  return straggler;
 }
 
 // Of rank 0: replicas are in one process.
@@ -446,33 +459,23 @@ absl::StatusOr<Ledger> MeasureLedger(const RunTrace& run,
 
 absl::StatusOr<std::optional<Straggler>> FindStraggler(
     absl::Span<const RunTrace* const> runs, const ThroughputConfig& config) {
-  ASSIGN_OR_RETURN(const Batches all, ReadBatches(runs, config));
-  Straggler slowest;
-  std::vector<double> delays;
-  size_t candidates = 0;
-  for (const Compared& one : all.compared) {
-    std::vector<double> of_one = DelaysOf(one, all.compared);
-    if (of_one.size() < kFewestBatches) continue;
-    const double seconds = Mean(of_one);
-    if (++candidates > 1 && seconds <= slowest.seconds) continue;
-    slowest.rank = one.rank;
-    slowest.seconds = seconds;
-    delays = std::move(of_one);
+  std::vector<double> step_seconds;
+  for (const RunTrace* run : runs) {
+    RETURN_IF_ERROR(CheckMeasurable(*run, config));
+    absl::c_move(JobStepSeconds(*run, config),
+                 std::back_inserter(step_seconds));
   }
-  if (candidates == 0) return std::nullopt;
-  const double count = static_cast<double>(delays.size());
-  const double error = StandardDeviation(delays) / std::sqrt(count);
-  const auto half_width = [&](double p) {
-    return StudentTwoSidedQuantile(p, count - 1) * error;
-  };
-  slowest.interval = {slowest.seconds - half_width(kChance),
-                      slowest.seconds + half_width(kChance)};
-  slowest.share = slowest.seconds / Median(all.step_seconds);
-  // The largest of several delays: the bound of Bonferroni.
-  const double least =
-      slowest.seconds - half_width(kChance / static_cast<double>(candidates));
-  if (least <= 0 || slowest.share < kWorthReporting ||
-      !IsSlowerInEveryRun(delays, all.run_ends)) {
+  ASSIGN_OR_RETURN(const std::vector<Compared> compared,
+                   ReadCompared(runs, config));
+  if (runs.empty() ||
+      (runs.size() == 1 && compared[0].own_seconds.size() < kFewestBatches)) {
+    return std::nullopt;
+  }
+  std::optional<Straggler> slowest = FindSlowest(compared);
+  if (!slowest.has_value()) return std::nullopt;
+  slowest->runs = runs.size();
+  slowest->share = slowest->seconds / Median(step_seconds);
+  if (!(slowest->least_seconds > 0) || slowest->share < kWorthReporting) {
     return std::nullopt;
   }
   return slowest;

@@ -158,20 +158,26 @@ double ExpectedMaximum(const std::vector<std::vector<double>>& samples);
 
 struct Straggler {
   int64_t rank = 0;
+  // Whose runs show it. 1: a single run cannot separate a slow rank from a slow
+  // placement of its process.
+  size_t runs = 0;
   // What a typical step of this rank takes of its own time, compute and data
   // wait, beyond the median of the ranks it is compared with: all others, or
   // in a pipeline those of the same stage in other replicas.
   double seconds = 0;
-  Interval interval;  // 95 %, of `seconds`
-  double share = 0;   // `seconds` of the median step
+  // Lower confidence bound of `seconds`, above 0: the bounds of all ranks hold
+  // together with 95 %.
+  double least_seconds = 0;
+  double share = 0;  // `seconds` of the median step
 };
 
-// The slowest rank over all `runs`, which are repetitions of one cell, by batch
-// means with Student's t (Law and Kelton, Simulation Modeling and Analysis,
-// 1991, section 9.5.3). None where that may be chance (its interval, widened
-// for having picked one of several ranks, holds 0), where some repetition does
-// not show it, where it costs less than 1 % of the step, and where the runs are
-// too short to tell.
+// The slowest rank over all `runs`, which are repetitions of one cell. The
+// sample is a rank's delay in each run, as placement changes from run to run;
+// of a single run its delay in each of several batches of steps (batch means:
+// Law and Kelton, Simulation Modeling and Analysis, 1991, section 9.5.3). By
+// Student's t, with Bonferroni's bound for having picked one of several ranks.
+// None where that may be chance, where it costs less than 1 % of the step, and
+// where a single run is too short to tell.
 //
 // Fails where MeasureLedger does, and where the runs differ in their ranks.
 absl::StatusOr<std::optional<Straggler>> FindStraggler(

@@ -1,5 +1,7 @@
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <iostream>
 #include <map>
 #include <optional>
@@ -18,11 +20,12 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr int kTrials = 500;
 constexpr double kStep = 0.1;  // seconds of own time, without any delay
 
 // Ranks of one cell with noise of known kind.
 struct Noise {
+  double placement = 0.02;   // of the logarithm, of each rank in each run
+  double of_rank_0 = 1;      // how many times as much rank 0's varies
   double deviation = 0.05;   // of the logarithm, of each rank by itself
   double correlation = 0.4;  // of that with the step before
   double of_machine = 0.05;  // of the logarithm, of all ranks alike
@@ -32,7 +35,7 @@ struct Noise {
 
 struct Trial {
   int64_t ranks = 2;
-  int64_t steps = 60;
+  int64_t steps = 20;
   int repetitions = 2;
   int64_t slow_rank = 0;
   double delay = 0;
@@ -46,27 +49,31 @@ class Machine {
     std::vector<RunTrace> runs;
     for (int i = 0; i < trial.repetitions; ++i) {
       std::map<int64_t, double> state, shared;
+      std::vector<double> placement;
       for (int64_t rank = 0; rank < trial.ranks; ++rank) {
         state[rank] = normal_(random_);
+        placement.push_back(std::exp(noise_.placement * normal_(random_) *
+                                     (rank == 0 ? noise_.of_rank_0 : 1)));
       }
-      runs.push_back(
-          MakeRunOf({.world_size = trial.ranks, .steps = trial.steps},
-                    [&](int64_t rank, int64_t step) {
-                      if (shared.count(step) == 0)
-                        shared[step] = normal_(random_);
-                      return OfStep(trial, rank, shared[step], &state[rank]);
-                    }));
+      runs.push_back(MakeRunOf(
+          {.world_size = trial.ranks, .steps = trial.steps},
+          [&](int64_t rank, int64_t step) {
+            if (shared.count(step) == 0) shared[step] = normal_(random_);
+            return OfStep(
+                trial, rank,
+                placement[rank] * std::exp(noise_.of_machine * shared[step]),
+                &state[rank]);
+          }));
     }
     return runs;
   }
 
  private:
-  LedgerParts OfStep(const Trial& trial, int64_t rank, double shared,
+  LedgerParts OfStep(const Trial& trial, int64_t rank, double factor,
                      double* state) {
     const double rho = noise_.correlation;
     *state = rho * *state + std::sqrt(1 - rho * rho) * normal_(random_);
-    double seconds = kStep * std::exp(noise_.deviation * *state +
-                                      noise_.of_machine * shared);
+    double seconds = kStep * factor * std::exp(noise_.deviation * *state);
     if (uniform_(random_) < noise_.outlier_odds) {
       seconds += noise_.outlier_seconds;
     }
@@ -89,62 +96,111 @@ std::optional<Straggler> Find(const std::vector<RunTrace>& runs) {
 }
 
 struct Outcome {
-  int named = 0;    // any rank
-  int right = 0;    // the slow one
-  int covered = 0;  // and the interval holds its delay
+  double named = 0;    // share of the trials: any rank
+  double right = 0;    // the slow one
+  double covered = 0;  // of these, the bound is not above its delay
 };
 
-// Of trials with 2 to 8 ranks in turn.
-Outcome Try(Trial trial, const Noise& noise) {
+Outcome Try(const std::string& name, Trial trial, const Noise& noise,
+            int trials) {
   Outcome outcome;
-  for (int i = 0; i < kTrials; ++i) {
-    trial.ranks = 2 + i % 7;
+  for (int i = 0; i < trials; ++i) {
     trial.slow_rank = i % trial.ranks;
     const auto found = Find(Machine(noise, 1000 + i).Run(trial));
     if (!found) continue;
     ++outcome.named;
     if (found->rank != trial.slow_rank) continue;
     ++outcome.right;
-    outcome.covered += found->interval.low <= trial.delay &&
-                       trial.delay <= found->interval.high;
+    outcome.covered += found->least_seconds <= trial.delay;
+  }
+  outcome.covered /= std::max(1.0, outcome.right);
+  outcome.right /= trials;
+  outcome.named /= trials;
+  std::cout << name << ", " << trial.ranks << " ranks, " << trial.repetitions
+            << (trial.repetitions == 1 ? " run: " : " runs: ") << trials
+            << " trials";
+  if (trial.delay > 0) {
+    std::cout << ", the right rank in " << 100 * outcome.right
+              << " %, its delay above the bound in " << 100 * outcome.covered
+              << " %\n";
+  } else {
+    std::cout << ", a false one in " << 100 * outcome.named << " %\n";
   }
   return outcome;
 }
 
-void ExpectRecovered(const std::string& name, const Trial& trial,
-                     const Noise& noise) {
-  const Outcome outcome = Try(trial, noise);
-  const double coverage = static_cast<double>(outcome.covered) / kTrials;
-  std::cout << name << ": the right rank in " << outcome.right << " of "
-            << kTrials << " trials, its delay covered in " << 100 * coverage
-            << " %\n";
-  EXPECT_GE(outcome.right, 0.99 * kTrials) << name;
-  EXPECT_GE(coverage, 0.90) << name;
-  EXPECT_LE(coverage, 0.99) << name;
+// As many trials of every combination as RANKWISE_TRIALS says, else `trials`:
+// ./bazelw test //analysis/ledger:straggler_test --test_output=all
+//     --test_timeout=3600 --test_env=RANKWISE_TRIALS=2000
+int TrialsOr(int trials) {
+  const char* more = std::getenv("RANKWISE_TRIALS");
+  return more == nullptr ? trials : std::atoi(more);
 }
 
-TEST(StragglerTest, IsNamedAndItsIntervalCoversTheTruth) {
-  const Noise correlated;
-  const Noise independent{.correlation = 0, .outlier_odds = 0};
-  ExpectRecovered("independent steps", {.delay = 0.008}, independent);
-  ExpectRecovered("correlated steps and outliers", {.delay = 0.008},
-                  correlated);
-  ExpectRecovered("one run of 100 steps",
-                  {.steps = 100, .repetitions = 1, .delay = 0.01}, correlated);
-  ExpectRecovered("strongly correlated steps", {.steps = 400, .delay = 0.01},
-                  {.correlation = 0.8});
-  ExpectRecovered("five runs of 20 steps",
-                  {.steps = 20, .repetitions = 5, .delay = 0.01}, correlated);
+void ExpectFound(const std::string& name, const Trial& trial,
+                 const Noise& noise) {
+  const Outcome outcome = Try(name, trial, noise, TrialsOr(50));
+  EXPECT_GE(outcome.right, 0.8) << name;
+  EXPECT_GE(outcome.covered, 0.9) << name;
 }
 
-TEST(StragglerTest, NoneIsInvented) {
-  const Outcome of_two = Try({.delay = 0}, {});
-  const Outcome of_one =
-      Try({.steps = 30, .repetitions = 1}, {.deviation = 0.2});
-  std::cout << "without a straggler one was named in " << of_two.named
-            << " and in " << of_one.named << " of " << kTrials << " trials\n";
-  EXPECT_LE(of_two.named, 0.05 * kTrials);
-  EXPECT_LE(of_one.named, 0.05 * kTrials);
+TEST(StragglerTest, ARankTenPercentLateIsFoundInFiveRuns) {
+  for (int64_t ranks : {2, 4, 8, 16, 64}) {
+    const Trial trial = {
+        .ranks = ranks, .repetitions = 5, .delay = 0.1 * kStep};
+    ExpectFound("placement 2 %", trial, {});
+    if (ranks > 8) continue;
+    ExpectFound("strongly correlated steps", trial, {.correlation = 0.8});
+    ExpectFound("independent steps", trial,
+                {.correlation = 0, .outlier_odds = 0});
+  }
+}
+
+// At most 5 %, but for the chance of so few trials (99.9 % of the binomial).
+void ExpectNone(const std::string& name, const Trial& trial, const Noise& noise,
+                int trials) {
+  trials = TrialsOr(trials);
+  EXPECT_LE(Try(name, trial, noise, trials).named,
+            0.05 + 3.1 * std::sqrt(0.05 * 0.95 / trials));
+}
+
+TEST(StragglerTest, PlacementThatChangesFromRunToRunIsNone) {
+  for (int64_t ranks : {2, 4, 16, 64}) {
+    for (int repetitions : {2, 3, 5, 10}) {
+      const Trial trial = {
+          .ranks = ranks, .steps = 10, .repetitions = repetitions};
+      if (ranks == 64 && repetitions % 5 != 0 && TrialsOr(0) == 0) continue;
+      const int trials = std::max(40, static_cast<int>(400 / ranks));
+      ExpectNone("placement 2 %", trial, {}, trials);
+      ExpectNone("placement 5 %", trial, {.placement = 0.05}, trials);
+    }
+  }
+}
+
+// Its own variance counts where it is larger than that of all ranks; few runs
+// know it badly, and may exceed 5 % a little.
+TEST(StragglerTest, OneRankWhosePlacementVariesMoreIsRarelyOne) {
+  for (int repetitions : {2, 3, 5, 10}) {
+    const int trials = TrialsOr(60);
+    const Trial trial = {.ranks = 8, .steps = 10, .repetitions = repetitions};
+    EXPECT_LE(Try("rank 0's placement 3 times", trial, {.of_rank_0 = 3}, trials)
+                  .named,
+              0.08 + 3.1 * std::sqrt(0.08 * 0.92 / trials));
+  }
+}
+
+// Within one run, a slow placement counts as a slow rank.
+TEST(StragglerTest, OfOneRunItsBatchesAreTheSample) {
+  Noise noise;
+  noise.placement = 0;
+  for (int64_t ranks : {2, 8}) {
+    Trial trial = {.ranks = ranks, .steps = 100, .repetitions = 1};
+    ExpectNone("one run", trial, noise, 100);
+    trial.delay = 0.1 * kStep;
+    ExpectFound("one run", trial, noise);
+  }
+  EXPECT_TRUE(Find(Machine({.placement = 0.05}, 3)
+                       .Run({.ranks = 8, .steps = 100, .repetitions = 1})));
 }
 
 PartsForTest Slow(int64_t slow_rank, double delay) {
@@ -161,8 +217,9 @@ TEST(StragglerTest, SaysHowMuchOfTheStepItCosts) {
   EXPECT_EQ(found->rank, 2);
   EXPECT_NEAR(found->seconds, 0.011, 2e-4);
   EXPECT_NEAR(found->share, 0.011 / 0.121, 2e-3);
-  EXPECT_LE(found->interval.low, found->seconds);
-  EXPECT_GE(found->interval.high, found->seconds);
+  EXPECT_EQ(found->runs, 1u);
+  EXPECT_LE(found->least_seconds, found->seconds);
+  EXPECT_GE(found->least_seconds, 0.9 * found->seconds);
 }
 
 TEST(StragglerTest, LessThanAHundredthOfTheStepIsNone) {
