@@ -75,15 +75,6 @@ std::vector<std::string> MergedLosses(absl::Span<const Waterfall> waterfalls) {
 
 constexpr int kSizesAhead = 3;  // world sizes that are predicted, by doubling
 
-// The repetition in the middle by the time of its critical rank: one whole
-// ledger, so that its parts still add up.
-Ledger MedianLedger(std::vector<Ledger> ledgers) {
-  absl::c_sort(ledgers, [](const Ledger& a, const Ledger& b) {
-    return a.critical.Total() < b.critical.Total();
-  });
-  return std::move(ledgers[(ledgers.size() - 1) / 2]);
-}
-
 class Analysis {
  public:
   Analysis(std::vector<RunTrace> runs, const AnswerConfig& config)
@@ -143,7 +134,8 @@ class Analysis {
         }
       }
       if (ledgers.empty()) continue;
-      answer_->ledgers.push_back({&cell, MedianLedger(std::move(ledgers))});
+      const Ledger mean = MeanLedger(ledgers);
+      answer_->ledgers.push_back({&cell, mean, std::move(ledgers)});
       AddStraggler(answer_->ledgers.back(), measured);
     }
   }

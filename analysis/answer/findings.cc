@@ -153,19 +153,33 @@ std::string Listed(const std::vector<std::string>& items) {
       items.back());
 }
 
+// Those that are more than noise.
 std::vector<Loss> LargestFirst(const Waterfall& waterfall) {
   std::vector<Loss> losses = waterfall.losses;
+  std::erase_if(losses, [](const Loss& loss) { return loss.IsWithinNoise(); });
   absl::c_stable_sort(losses, [](const Loss& a, const Loss& b) {
     return a.efficiency_points > b.efficiency_points;
   });
   return losses;
 }
 
+// " [11.2, 12.8]", in milliseconds, of the absolute value; "" without one.
+std::string IntervalText(const Loss& loss) {
+  if (std::isnan(loss.interval.low)) return "";
+  const Interval& interval = loss.interval;
+  return loss.seconds < 0
+             ? absl::StrFormat(" [%.3g, %.3g]", -1e3 * interval.high,
+                               -1e3 * interval.low)
+             : absl::StrFormat(" [%.3g, %.3g]", 1e3 * interval.low,
+                               1e3 * interval.high);
+}
+
+// "19.2 points to exposed communication along dp (12 ms [11.2, 12.8] a step)"
 std::string PointsText(const Loss& loss) {
   return absl::StrFormat(
-      "%.1f points %s %s (%s a step)", 100 * std::abs(loss.efficiency_points),
+      "%.1f points %s %s (%s%s a step)", 100 * std::abs(loss.efficiency_points),
       loss.efficiency_points < 0 ? "by" : "to", LossName(loss.cause),
-      Milliseconds(std::abs(loss.seconds)));
+      Milliseconds(std::abs(loss.seconds)), IntervalText(loss));
 }
 
 std::string CostSentence(const Waterfall& waterfall) {
@@ -181,7 +195,7 @@ std::string CostSentence(const Waterfall& waterfall) {
       WaterfallName(waterfall), ": ",
       PercentText(waterfall.ideal_seconds / waterfall.measured_seconds),
       " of the ideal speed.",
-      costs.empty() ? " Nothing costs a point of it."
+      costs.empty() ? " Nothing costs a point of it beyond noise."
                     : absl::StrCat(" It loses ", Listed(costs), "."),
       gains.empty() ? "" : absl::StrCat(" It gains ", Listed(gains), "."),
       waterfall.merged.empty()

@@ -30,7 +30,8 @@ std::vector<RunTrace> RunsOf(const std::vector<CellForTest>& config) {
   std::vector<RunTrace> runs;
   for (const CellForTest& cell : config) {
     for (int i = 0; i < cell.repetitions; ++i) {
-      RunTrace run = MakeRunOf(cell.run, cell.parts);
+      RunTrace run = MakeRunOf(
+          cell.run, cell.parts_of_run ? cell.parts_of_run(i) : cell.parts);
       for (RankTrace& trace : run.ranks) {
         trace.run.mesh = cell.mesh;
         trace.run.hosts = cell.hosts;
@@ -79,9 +80,13 @@ StudyForTest::StudyForTest(const std::vector<CellForTest>& config) {
   cells = GroupIntoCells(runs, kNoWarmUp, &left_out);
   if (!left_out.empty()) Die(left_out[0]);
   for (const Cell& cell : cells) {
-    const auto ledger = MeasureLedger(runs[cell.run_indices[0]], kNoWarmUp);
-    if (!ledger.ok()) Die(std::string(ledger.status().message()));
-    ledgers.push_back({&cell, *ledger});
+    std::vector<Ledger> repetitions;
+    for (size_t index : cell.run_indices) {
+      const auto ledger = MeasureLedger(runs[index], kNoWarmUp);
+      if (!ledger.ok()) Die(std::string(ledger.status().message()));
+      repetitions.push_back(*ledger);
+    }
+    ledgers.push_back({&cell, MeanLedger(repetitions), repetitions});
   }
 }
 

@@ -33,6 +33,8 @@ struct CellForTest {
   bool captured = false;
   std::vector<RecordedAxis> mesh = {};
   int64_t hosts = 1;  // ranks are divided evenly, in rank order
+  // Where repetitions differ, instead of `parts`.
+  std::function<PartsForTest(int repetition)> parts_of_run = {};
 };
 
 // Cells with their ledgers, without warm-up. `ledgers` points into `cells`.

@@ -69,7 +69,7 @@ struct RankLedger {
   // Where a process runs several stages on devices of its own, the stage, and
   // there is one of these per stage; -1 elsewhere.
   int64_t stage = -1;
-  LedgerParts parts;        // means over the steps after warm-up
+  LedgerParts parts = {};   // means over the steps after warm-up
   double busy_seconds = 0;  // median over them of compute_seconds
 };
 
@@ -183,10 +183,15 @@ struct Straggler {
 absl::StatusOr<std::optional<Straggler>> FindStraggler(
     absl::Span<const RunTrace* const> runs, const ThroughputConfig& config);
 
-// A cell of the study with the median ledger of its repetitions.
+// The means over `ledgers`, which are repetitions of one cell: its parts still
+// add up. Expects one at least.
+Ledger MeanLedger(absl::Span<const Ledger> ledgers);
+
+// A cell of the study with the ledgers of its repetitions.
 struct CellLedger {
   const Cell* cell = nullptr;
-  Ledger ledger;
+  Ledger ledger;                         // MeanLedger
+  std::vector<Ledger> repetitions = {};  // fewer than two: no intervals
 };
 
 enum class LossCause {
@@ -209,6 +214,11 @@ struct Loss {
   LossCause cause = LossCause::kRest;
   double seconds = 0;            // of the step; negative: gained
   double efficiency_points = 0;  // of 1; all losses add up to 1 - efficiency
+  // 95 %, of `seconds`, by the repetitions; NaN where a cell has only one.
+  Interval interval = {std::numeric_limits<double>::quiet_NaN(),
+                       std::numeric_limits<double>::quiet_NaN()};
+
+  bool IsWithinNoise() const { return interval.low <= 0 && interval.high >= 0; }
 };
 
 struct Waterfall {
@@ -223,8 +233,8 @@ struct Waterfall {
   std::vector<Loss> losses;     // in the order of LossCause, zeros left out
   // Causes that could not be separated, and what would separate them: "smaller
   // batches not separated from cores and memory that ranks share, as single on
-  // 1 rank was not run with --batch_size=16", or an ablation that computed no
-  // faster. Both are then in the first one's loss.
+  // 1 rank was not run with --batch_size=16". Both are then in the first one's
+  // loss.
   std::vector<std::string> merged;
 };
 

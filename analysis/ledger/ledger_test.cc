@@ -384,6 +384,22 @@ std::vector<std::vector<double>> Draw(int ranks, int steps,
   return samples;
 }
 
+TEST(MeanLedgerTest, AveragesThePartsOfRepetitions) {
+  const auto run_of = [](double compute, double exposed) {
+    return LedgerOf(MakeRunOf({.world_size = 2}, [=](int64_t rank, int64_t) {
+      return rank == 0 ? LedgerParts{compute, exposed}
+                       : LedgerParts{compute + exposed, 0};
+    }));
+  };
+  const Ledger mean = MeanLedger({run_of(0.04, 0.02), run_of(0.06, 0.03)});
+  ExpectParts(mean.critical, {0.075, 0});
+  ASSERT_EQ(mean.ranks.size(), 2u);
+  EXPECT_EQ(mean.ranks[1].rank, 1);
+  ExpectParts(mean.ranks[0].parts, {0.05, 0.025});
+  EXPECT_DOUBLE_EQ(mean.ranks[0].busy_seconds, 0.05);
+  EXPECT_NEAR(mean.imbalance_seconds, 0.0125, 1e-12);
+}
+
 TEST(ExpectedMaximumTest, OneSampleIsItsMean) {
   EXPECT_DOUBLE_EQ(ExpectedMaximum({{1, 2, 6}}), 3);
 }

@@ -1,7 +1,9 @@
 #include <cmath>
 #include <cstddef>
+#include <functional>
 #include <iterator>
 #include <limits>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -9,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "analysis/ledger/ledger.h"
+#include "analysis/stats/statistics.h"
 #include "records/run_origin.h"
 #include "third_party/absl/status_macros.h"
 
@@ -111,6 +114,34 @@ const CellLedger* WithoutCommunication(const Cell& cell,
 // A loss of less than this share of the step is a rounding error.
 constexpr double kNothing = 1e-12;
 
+using LedgerFigure = std::function<double(const Ledger&)>;  // linear
+
+// A sum of figures of several cells' ledgers.
+class LedgerSum {
+ public:
+  void Add(double factor, const CellLedger& from, const LedgerFigure& figure) {
+    seconds_ += factor * figure(from.ledger);
+    std::vector<double>& runs = runs_[from.cell];
+    runs.resize(from.repetitions.size());
+    for (size_t i = 0; i < runs.size(); ++i) {
+      runs[i] += factor * figure(from.repetitions[i]);
+    }
+  }
+
+  double seconds() const { return seconds_; }
+
+  // Half the width of its 95 % interval.
+  double HalfWidth() const {
+    std::vector<std::vector<double>> samples;
+    for (const auto& [cell, runs] : runs_) samples.push_back(runs);
+    return HalfWidthOfSum(samples);
+  }
+
+ private:
+  double seconds_ = 0;
+  std::map<const Cell*, std::vector<double>> runs_;
+};
+
 // What a step of `cell` lost, cause by cause, relative to one of `base`.
 class Explainer {
  public:
@@ -133,30 +164,44 @@ class Explainer {
   }
 
   Waterfall Explain() {
-    const Ledger& base = base_.ledger;
-    const Ledger& cell = cell_.ledger;
-    const auto add_part = [&](LossCause cause, double LedgerParts::*part) {
-      Add(cause, cell.critical.*part - work_ * base.critical.*part);
-    };
     AddCompute();
     MergeCaptured();
-    add_part(LossCause::kExposedTp, &LedgerParts::exposed_tp_seconds);
-    add_part(LossCause::kExposedCp, &LedgerParts::exposed_cp_seconds);
-    add_part(LossCause::kExposedPp, &LedgerParts::exposed_pp_seconds);
-    add_part(LossCause::kExposedDp, &LedgerParts::exposed_dp_seconds);
-    add_part(LossCause::kBubble, &LedgerParts::bubble_seconds);
-    Add(LossCause::kImbalance,
-        cell.imbalance_seconds - cell.noise_seconds -
-            work_ * (base.imbalance_seconds - base.noise_seconds));
-    Add(LossCause::kNoise, cell.noise_seconds - work_ * base.noise_seconds);
-    add_part(LossCause::kDataWait, &LedgerParts::data_wait_seconds);
+    AddDifference(LossCause::kExposedTp,
+                  Part(&LedgerParts::exposed_tp_seconds));
+    AddDifference(LossCause::kExposedCp,
+                  Part(&LedgerParts::exposed_cp_seconds));
+    AddDifference(LossCause::kExposedPp,
+                  Part(&LedgerParts::exposed_pp_seconds));
+    AddDifference(LossCause::kExposedDp,
+                  Part(&LedgerParts::exposed_dp_seconds));
+    AddDifference(LossCause::kBubble, Part(&LedgerParts::bubble_seconds));
+    AddDifference(LossCause::kImbalance, [](const Ledger& ledger) {
+      return ledger.imbalance_seconds - ledger.noise_seconds;
+    });
+    AddDifference(LossCause::kNoise, &Ledger::noise_seconds);
+    AddDifference(LossCause::kDataWait, Part(&LedgerParts::data_wait_seconds));
     double rest = result_.measured_seconds - result_.ideal_seconds;
     for (const Loss& loss : result_.losses) rest -= loss.seconds;
-    Add(LossCause::kRest, rest);
+    // It varies as the residual does: the other losses explain the rest of each
+    // run's step.
+    Add(LossCause::kRest, rest,
+        Difference(Part(&LedgerParts::residual_seconds)).HalfWidth());
     return std::move(result_);
   }
 
  private:
+  static LedgerFigure Part(double LedgerParts::*part) {
+    return [part](const Ledger& ledger) { return ledger.critical.*part; };
+  }
+
+  // Of the cell's ledger, less as much of the base's as its work stands for.
+  LedgerSum Difference(const LedgerFigure& figure) const {
+    LedgerSum difference;
+    difference.Add(1, cell_, figure);
+    difference.Add(-work_, base_, figure);
+    return difference;
+  }
+
   // Adds the causes within the computation: means over the ranks, without
   // imbalance.
   void AddCompute() {
@@ -176,51 +221,59 @@ class Explainer {
     if (without != nullptr && without->ledger.IsCaptured() != captured) {
       without = nullptr;
     }
-    const double slowed = SlowedByCommunication(without);
-    if (slowed == 0) {
-      const char* why =
-          without != nullptr
-              ? "as the same run with --skip_communication computed no faster: "
-                "a quieter machine or more --ablations would separate them"
-          : captured
-              ? "for want of the same run, captured, with --skip_communication"
-              : "for want of the same run with --skip_communication";
+    if (without == nullptr) {
       Merge(alone == nullptr ? LossCause::kSmallerBatch
                              : LossCause::kSharedMachine,
-            communication_, why);
+            communication_,
+            captured ? "for want of the same run, captured, with "
+                       "--skip_communication"
+                     : "for want of the same run with --skip_communication");
     }
-    const double rest = cell_.ledger.MeanComputeSeconds() - slowed;
-    const double by_itself = alone == nullptr ? rest : ComputeAlone(*alone);
-    Add(LossCause::kSmallerBatch,
-        by_itself - work_ * base_.ledger.MeanComputeSeconds());
-    Add(LossCause::kSharedMachine, rest - by_itself);
+    const LedgerFigure compute = &Ledger::MeanComputeSeconds;
+    LedgerSum smaller, shared, slowed;
+    LedgerSum& undisturbed = alone == nullptr ? smaller : shared;
+    undisturbed.Add(1, without == nullptr ? cell_ : *without, compute);
+    if (alone != nullptr) {
+      AddComputeAlone(1, *alone, &smaller);
+      AddComputeAlone(-1, *alone, &shared);
+    }
+    smaller.Add(-work_, base_, compute);
+    if (without != nullptr) {
+      slowed.Add(1, cell_, compute);
+      slowed.Add(-1, *without, compute);
+    }
+    Add(LossCause::kSmallerBatch, smaller);
+    Add(LossCause::kSharedMachine, shared);
     Add(communication_, slowed);
   }
 
   // What a rank of `cell_` would compute if its passes were as fast as those of
   // `alone`, whose passes hold as many examples. The optimizer's work follows
   // the rank's share of the update, not its examples.
-  double ComputeAlone(const CellLedger& alone) const {
-    const double optimizer = alone.ledger.optimizer_seconds;
-    const double passes = alone.ledger.MeanComputeSeconds() - optimizer;
-    return passes * WorkPerRank(*cell_.cell) / WorkPerRank(*alone.cell) +
-           optimizer * RanksPerUpdate(*alone.cell) /
-               RanksPerUpdate(*cell_.cell);
+  void AddComputeAlone(double factor, const CellLedger& alone,
+                       LedgerSum* sum) const {
+    sum->Add(factor * WorkPerRank(*cell_.cell) / WorkPerRank(*alone.cell),
+             alone, [](const Ledger& ledger) {
+               return ledger.MeanComputeSeconds() - ledger.optimizer_seconds;
+             });
+    sum->Add(factor * RanksPerUpdate(*alone.cell) / RanksPerUpdate(*cell_.cell),
+             alone, &Ledger::optimizer_seconds);
   }
 
-  // Communication cannot speed computing up: where the run without it computed
-  // longer, the machine was slower then, and nothing is known. 0 is that, too.
-  double SlowedByCommunication(const CellLedger* without) const {
-    if (without == nullptr) return 0;
-    const double slowed = cell_.ledger.MeanComputeSeconds() -
-                          without->ledger.MeanComputeSeconds();
-    return slowed > kNothing * StepSeconds(*cell_.cell) ? slowed : 0;
+  void AddDifference(LossCause cause, const LedgerFigure& figure) {
+    Add(cause, Difference(figure));
   }
 
-  void Add(LossCause cause, double seconds) {
+  void Add(LossCause cause, const LedgerSum& sum) {
+    Add(cause, sum.seconds(), sum.HalfWidth());
+  }
+
+  void Add(LossCause cause, double seconds, double half_width) {
     if (std::abs(seconds) <= kNothing * result_.measured_seconds) return;
-    result_.losses.push_back(
-        {cause, seconds, seconds / result_.measured_seconds});
+    result_.losses.push_back({cause,
+                              seconds,
+                              seconds / result_.measured_seconds,
+                              {seconds - half_width, seconds + half_width}});
   }
 
   void Merge(LossCause cause, LossCause other, absl::string_view why) {

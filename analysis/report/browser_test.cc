@@ -32,6 +32,7 @@
 namespace rankwise {
 namespace {
 
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::MatchesRegex;
@@ -175,6 +176,11 @@ TEST_F(BrowserTest, DrawsEveryPicture) {
   EXPECT_EQ(Drawn(status), AllPictures());
   EXPECT_THAT(page, HasSubstr("dp 2, 1 x 4, ZeRO 3</td>"));
   EXPECT_THAT(page, HasSubstr("Median regret 10.0 % of 1 choice."));
+  // A negative loss: a bar of its own, and in the table with its interval.
+  EXPECT_THAT(page, ContainsRegex("data-unformatted=\"\\+[0-9.]+[^\"]*%\""));
+  EXPECT_THAT(page,
+              ContainsRegex("waiting for data</td><td[^>]*>\u2212[0-9.]+"
+                            "</td><td[^>]*>\\[\u2212[0-9.]+, [0-9.]+\\]"));
   EXPECT_THAT(page, Not(HasSubstr("data-title=\"Share")))
       << "nothing offers to send figures elsewhere";
 }

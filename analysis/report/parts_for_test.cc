@@ -203,9 +203,15 @@ Waterfall MakeWaterfall(const Cell& cell, const Cell& base, Scaling scaling) {
       {LossCause::kDataWait, -0.02},
       {LossCause::kRest, 0.04}};
   for (const auto& [cause, share] : shares) {
+    const double seconds = share * lost;
     waterfall.losses.push_back(
-        {cause, share * lost, share * lost / waterfall.measured_seconds});
+        {cause,
+         seconds,
+         seconds / waterfall.measured_seconds,
+         {seconds - 0.05 * lost, seconds + 0.05 * lost}});
   }
+  // As of cells of one repetition.
+  waterfall.losses.back().interval = {std::nan(""), std::nan("")};
   return waterfall;
 }
 

@@ -143,6 +143,7 @@ json LossData(const Loss& loss) {
   return {{"cause", LossName(loss.cause)},
           {"remedy", Remedy(loss.cause)},
           {"seconds", loss.seconds},
+          {"interval", IntervalData(loss.interval)},  // of the seconds
           {"points", loss.efficiency_points}};
 }
 

@@ -377,6 +377,8 @@ TEST(WaterfallsDataTest, CausesHaveNamesAndRemedies) {
   const json loss = ReportData(*answer)["waterfalls"][0]["losses"][0];
   EXPECT_EQ(loss["cause"], LossName(LossCause::kSmallerBatch));
   EXPECT_EQ(loss["remedy"], Remedy(LossCause::kSmallerBatch));
+  EXPECT_LT(loss["interval"][0], loss["seconds"]);
+  EXPECT_GT(loss["interval"][1], loss["seconds"]);
 }
 
 TEST(AblationsDataTest, NamesBothCells) {

@@ -125,7 +125,7 @@ function shareOfTheLimit(waterfall) {
 function waterfallFigure(look, width, waterfall) {
   const share = shareOfTheLimit(waterfall), whole = share || 1;
   const before = share === null ? [] : [{
-    cause: 'of it one rank does not reach', points: 1 - share, seconds: waterfall.ideal_seconds - waterfall.limit_seconds,
+    cause: 'one rank below the limit', points: 1 - share, seconds: waterfall.ideal_seconds - waterfall.limit_seconds, interval: null,
   }];
   const losses = [...before, ...waterfall.losses.map((loss) => ({...loss, points: whole * loss.points}))];
   const efficiency = waterfall.ideal_seconds / waterfall.measured_seconds;
@@ -134,7 +134,9 @@ function waterfallFigure(look, width, waterfall) {
   const speed = share === null ? 'the ideal speed' : 'the hardware\'s limit';
   const reached = [];
   losses.reduce((left, loss) => (reached.push(left - loss.points), left - loss.points), 1);
-  const low = Math.min(0, ...reached), high = Math.max(1, ...reached);
+  // Half of each loss's interval, as a share like its points; 0 without one.
+  const within = losses.map(({interval}) => (interval === null ? 0 : whole * (interval[1] - interval[0]) / 2 / waterfall.measured_seconds));
+  const low = Math.min(0, ...reached.map((end, i) => end - within[i])), high = Math.max(1, ...reached.map((end, i) => end + within[i]));
   const names = [first, ...losses.map((loss) => loss.cause), 'measured'];
   const narrow = width < 800;
   const room = narrow ? 40 : 12;  // for the texts beside the bars, in percent
@@ -152,12 +154,18 @@ function waterfallFigure(look, width, waterfall) {
       hovertext: [
         hoverText(first, `step ${milliseconds(firstSeconds)}`),
         ...losses.map((loss) => hoverText(loss.cause, `${milliseconds(loss.seconds)} of the step`,
+                                          ...(loss.interval === null ? [] : [`95 % interval ${interval(loss.interval, inMs)} ms`]),
                                           `${signedPercent(-loss.points)} of ${speed}`)),
         hoverText('measured', `step ${milliseconds(waterfall.measured_seconds)}`, `efficiency ${percent(efficiency)}`),
       ],
       hoverinfo: 'text',
       decreasing: bar(look.vermillion), increasing: bar(look.green), totals: bar(look.blue),
       connector: {line: {color: look.neutral, width: 1, dash: 'dot'}},
+    }, {
+      // The losses' intervals, about the ends of their bars.
+      type: 'scatter', mode: 'markers', y: losses.map((loss, i) => i + 1), x: reached.map((end) => 100 * end),
+      marker: {size: 1, color: look.ink}, hoverinfo: 'skip',
+      error_x: {type: 'data', array: within.map((share) => 100 * share), color: look.ink, thickness: 1, width: 3},
     }],
     layout: layout(look, rowsHeight(width, names.length), {
       showlegend: false,
@@ -167,9 +175,14 @@ function waterfallFigure(look, width, waterfall) {
   };
 }
 
-// Against the largest losses, in words.
+// Whether a loss may be chance: its interval holds 0.
+function isWithinNoise({interval}) {
+  return interval !== null && interval[0] <= 0 && interval[1] >= 0;
+}
+
+// Against the largest losses that are more than noise, in words.
 function remedies(waterfall) {
-  const worst = waterfall.losses.filter((loss) => loss.points >= 0.01).sort((a, b) => b.points - a.points);
+  const worst = waterfall.losses.filter((loss) => loss.points >= 0.01 && !isWithinNoise(loss)).sort((a, b) => b.points - a.points);
   const list = element('ul', {class: 'remedies'}, ...worst.map((loss) => element(
       'li', {}, element('b', {}, `${loss.cause}, ${milliseconds(loss.seconds)} of the step: `), ...prose(loss.remedy))));
   for (const merged of waterfall.merged) list.append(element('li', {class: 'aside'}, ...prose(merged)));
@@ -189,7 +202,8 @@ function firstWaterfall() {
 function addWaterfall() {
   const part = section(
       'waterfall', 'What the efficiency was lost to',
-      'From the ideal step to the measured one, cause by cause.');
+      'From the ideal step to the measured one, cause by cause, each with its 95 % interval over the runs. A negative loss, in green, is a gain; ' +
+          'an interval that holds 0 is noise.');
   if (study.waterfalls.length === 0) {
     missing(part, 'No pair of a base case and a larger world size could be compared. A study that has one:',
             './bazelw run //:study -- --world_sizes=1,2');

@@ -111,6 +111,7 @@ function waterfallTable(part) {
     numberColumn('measured ms', 'measured_seconds', (row) => row.waterfall.measured_seconds, inMs),
     textColumn('cause', 'cause', (row) => row.cause),
     numberColumn('ms', 'seconds', (row) => row.seconds, inMs),
+    intervalColumn('seconds', (row) => row.interval, inMs),
     numberColumn('of the ideal speed', 'efficiency_points', (row) => row.points, percent),
   ], rows);
 }
