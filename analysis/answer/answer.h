@@ -160,10 +160,13 @@ std::vector<ScalingSeries> ScalingSeriesOf(absl::Span<const ScalingRow> rows,
 // under strong scaling, for which the metric is meant. `rows` have bases.
 std::vector<SerialFraction> SerialFractionsOf(const ScalingSeries& series);
 
-// "rises from 3.1 % on 2 ranks to 8.0 % on 8: ...": the smallest world size
-// against the largest, where their intervals lie apart. "" for one world size,
-// and without intervals.
-std::string SerialTrend(absl::Span<const SerialFraction> fractions);
+// "rises from 3.1 % on 2 ranks to 8.0 % on 8: ...": the serial fraction of the
+// smallest world size against that of the largest, by the 95 % interval of
+// their difference, which has the base case in common. Says that it stays only
+// where it changes by less than a quarter beyond that interval. "" for one
+// world size, and where a cell has one repetition. `series` as for
+// SerialFractionsOf.
+std::string SerialTrend(const ScalingSeries& series);
 
 // The rows that have an efficiency, on two ranks or more: those that hold the
 // same global batch equal, or under fixed memory the memory, where there are

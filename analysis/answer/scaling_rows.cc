@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <set>
 #include <tuple>
@@ -8,6 +9,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "analysis/answer/answer.h"
+#include "analysis/stats/statistics.h"
 #include "analysis/text/text_table.h"
 
 namespace rankwise {
@@ -119,53 +121,102 @@ void FitLaws(ScalingSeries& series, const BootstrapConfig& bootstrap) {
   }
 }
 
+// Under strong scaling; none under another.
+std::vector<const ScalingRow*> RowsAboveTheBase(const ScalingSeries& series) {
+  std::vector<const ScalingRow*> rows;
+  if (series.scaling != Scaling::kStrong) return rows;
+  absl::c_copy_if(
+      series.rows, std::back_inserter(rows), [](const ScalingRow* row) {
+        return row->cell->run.world_size > row->base->run.world_size;
+      });
+  return rows;
+}
+
+// In units of the base's.
+double RanksOf(const ScalingRow& row) {
+  return static_cast<double>(row.cell->run.world_size) /
+         static_cast<double>(row.base->run.world_size);
+}
+
+double SerialFractionOf(const ScalingRow& row) {
+  return KarpFlatt(row.efficiency->speedup, RanksOf(row));
+}
+
+// A serial fraction that stays changes by less than this share of it.
+constexpr double kSameFraction = 0.25;
+
+// The 95 % interval of the last row's serial fraction less `times` the first
+// one's. Both have one base, whose runs move the two together: by the
+// derivatives with respect to the logarithms of all three throughputs.
+Interval ChangeOfSerialFraction(const ScalingRow& first, const ScalingRow& last,
+                                double times) {
+  // d(1/S) / d(log X) = -1/S, of the base's X with the opposite sign.
+  const auto slope = [](const ScalingRow& row) {
+    return 1 / row.efficiency->speedup / (1 - 1 / RanksOf(row));
+  };
+  const auto scaled = [](const Cell& cell, double factor) {
+    return NumbersOf(cell.Values(&Throughput::examples_per_second),
+                     [factor](double x) { return factor * std::log(x); });
+  };
+  const double of_first = times * slope(first), of_last = slope(last);
+  const std::vector<double> samples[] = {
+      scaled(*first.base, of_last - of_first), scaled(*first.cell, of_first),
+      scaled(*last.cell, -of_last)};
+  const double change =
+      SerialFractionOf(last) - times * SerialFractionOf(first);
+  const double half = HalfWidthOfSum(samples);
+  return {change - half, change + half};
+}
+
 }  // namespace
 
 std::vector<SerialFraction> SerialFractionsOf(const ScalingSeries& series) {
   std::vector<SerialFraction> fractions;
-  if (series.scaling != Scaling::kStrong) return fractions;
-  for (const ScalingRow* row : series.rows) {
-    const int64_t world_size = row->cell->run.world_size;
-    const int64_t base = row->base->run.world_size;
-    if (world_size <= base) continue;
-    const double ranks =
-        static_cast<double>(world_size) / static_cast<double>(base);
+  for (const ScalingRow* row : RowsAboveTheBase(series)) {
     const Interval& speedup = row->efficiency->speedup_interval;
     SerialFraction& one = fractions.emplace_back();
-    one.world_size = world_size;
-    one.value = KarpFlatt(row->efficiency->speedup, ranks);
+    one.world_size = row->cell->run.world_size;
+    one.value = SerialFractionOf(*row);
     one.interval = {std::nan(""), std::nan("")};
     if (speedup.low > 0) {
-      one.interval = {KarpFlatt(speedup.high, ranks),
-                      KarpFlatt(speedup.low, ranks)};
+      one.interval = {KarpFlatt(speedup.high, RanksOf(*row)),
+                      KarpFlatt(speedup.low, RanksOf(*row))};
     }
   }
   return fractions;
 }
 
-std::string SerialTrend(absl::Span<const SerialFraction> fractions) {
-  if (fractions.size() < 2) return "";
-  const SerialFraction& first = fractions.front();
-  const SerialFraction& last = fractions.back();
-  if (first.world_size == last.world_size || std::isnan(first.interval.low) ||
-      std::isnan(last.interval.low)) {
+std::string SerialTrend(const ScalingSeries& series) {
+  const std::vector<const ScalingRow*> rows = RowsAboveTheBase(series);
+  if (rows.empty() ||
+      rows.front()->cell->run.world_size == rows.back()->cell->run.world_size) {
     return "";
   }
+  const ScalingRow &first = *rows.front(), &last = *rows.back();
+  const Interval change = ChangeOfSerialFraction(first, last, 1);
+  if (std::isnan(change.low)) return "";
   const std::string from_to = absl::StrCat(
-      "from ", PercentText(first.value), " on ", first.world_size, " ranks to ",
-      PercentText(last.value), " on ", last.world_size);
-  if (last.interval.low > first.interval.high) {
+      "from ", PercentText(SerialFractionOf(first)), " on ",
+      first.cell->run.world_size, " ranks to ",
+      PercentText(SerialFractionOf(last)), " on ", last.cell->run.world_size);
+  if (change.low > 0) {
     return "rises " + from_to +
            ": overhead that grows with the ranks, not work that stays serial";
   }
-  if (last.interval.high < first.interval.low) {
+  if (change.high < 0) {
     return "falls " + from_to +
            ": most is lost with the first ranks that are added, little with "
            "more";
   }
-  return "goes " + from_to +
-         ", which is no change beyond the intervals: as work that stays "
-         "serial would have it";
+  if (ChangeOfSerialFraction(first, last, 1 - kSameFraction).low > 0 &&
+      ChangeOfSerialFraction(first, last, 1 + kSameFraction).high < 0) {
+    return absl::StrCat("goes ", from_to, ", a change of less than ",
+                        PercentText(kSameFraction),
+                        " of it: as work that stays serial would have it");
+  }
+  return absl::StrCat("goes ", from_to,
+                      ": the runs vary too much to say whether it changes; "
+                      "more --repetitions would");
 }
 
 std::vector<ScalingRow> ScalingRows(absl::Span<const Cell> cells,
@@ -211,7 +262,7 @@ std::vector<ScalingSeries> ScalingSeriesOf(absl::Span<const ScalingRow> rows,
     });
     FitLaws(one, config.bootstrap);
     one.serial_fractions = SerialFractionsOf(one);
-    one.serial_trend = SerialTrend(one.serial_fractions);
+    one.serial_trend = SerialTrend(one);
     result.push_back(std::move(one));
   }
   return result;

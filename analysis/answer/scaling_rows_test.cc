@@ -1,9 +1,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <iostream>
+#include <map>
+#include <random>
+#include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "analysis/answer/answer.h"
 
 namespace rankwise {
@@ -13,20 +19,37 @@ using ::testing::IsEmpty;
 using ::testing::SizeIs;
 using ::testing::StartsWith;
 
-// A series over one rank with these speedups on 2, 4, 8, ... ranks, known
-// within 1 %.
+// A series over one rank with these speedups on 2, 4, 8, ... ranks. The
+// throughputs of `runs` repetitions spread by `spread` about the truth, but for
+// `noise` as if by chance.
 struct Made {
   explicit Made(const std::vector<double>& speedups,
-                Scaling scaling = Scaling::kStrong) {
+                Scaling scaling = Scaling::kStrong, double spread = 0.003,
+                int runs = 5, std::mt19937_64* noise = nullptr) {
     cells.resize(speedups.size() + 1);
     rows.resize(speedups.size());
     series.scaling = scaling;
+    const auto run = [&](Cell& cell, double speedup) {
+      for (int i = 0; i < runs; ++i) {
+        const double by = noise == nullptr
+                              ? 2.0 * i / std::max(1, runs - 1) - 1
+                              : std::normal_distribution<double>()(*noise);
+        cell.repetitions.emplace_back().examples_per_second =
+            speedup * std::exp(spread * by);
+      }
+    };
+    run(cells[0], 1);
     for (size_t i = 0; i < speedups.size(); ++i) {
-      cells[i + 1].run.world_size = int64_t{2} << i;
+      Cell& cell = cells[i + 1];
+      cell.run.world_size = int64_t{2} << i;
+      run(cell, speedups[i]);
+      const Ratio ratio =
+          RatioOf(cell.Values(&Throughput::examples_per_second),
+                  cells[0].Values(&Throughput::examples_per_second));
       Efficiency efficiency;
-      efficiency.speedup = speedups[i];
-      efficiency.speedup_interval = {0.99 * speedups[i], 1.01 * speedups[i]};
-      rows[i] = {&cells[i + 1], "strong", &cells[0], efficiency};
+      efficiency.speedup = ratio.value;
+      efficiency.speedup_interval = ratio.interval;
+      rows[i] = {&cell, "strong", &cells[0], efficiency};
       series.rows.push_back(&rows[i]);
     }
   }
@@ -50,31 +73,78 @@ TEST(SerialFraction, IsAmdahlsWhereHisLawHolds) {
     EXPECT_GT(one.interval.high, one.value);
   }
   EXPECT_EQ(fractions[2].world_size, 8);
-  EXPECT_THAT(SerialTrend(fractions),
-              StartsWith("goes from 5.0 % on 2 ranks to 5.0 % on 8, which is "
-                         "no change beyond the intervals"));
+}
+
+TEST(SerialFraction, StaysWhereItsChangeIsKnownToBeSmall) {
+  const Made made({Amdahl(0.3, 2), Amdahl(0.3, 4), Amdahl(0.3, 8)});
+  EXPECT_EQ(SerialTrend(made.series),
+            "goes from 30.0 % on 2 ranks to 30.0 % on 8, a change of less than "
+            "25.0 % of it: as work that stays serial would have it");
+}
+
+TEST(SerialFraction, NoDifferenceThatIsFoundIsNoSerialWork) {
+  // Twice as much on 8 ranks, and noise that hides it.
+  const Made made({Amdahl(0.05, 2), Amdahl(0.07, 4), Amdahl(0.10, 8)},
+                  Scaling::kStrong, 0.05);
+  EXPECT_EQ(SerialTrend(made.series),
+            "goes from 5.0 % on 2 ranks to 10.0 % on 8: the runs vary too much "
+            "to say whether it changes; more --repetitions would");
 }
 
 TEST(SerialFraction, OverheadThatGrowsRises) {
   const Made made({Amdahl(0.02, 2), Amdahl(0.06, 4), Amdahl(0.14, 8)});
-  EXPECT_EQ(SerialTrend(SerialFractionsOf(made.series)),
+  EXPECT_EQ(SerialTrend(made.series),
             "rises from 2.0 % on 2 ranks to 14.0 % on 8: overhead that grows "
             "with the ranks, not work that stays serial");
 }
 
 TEST(SerialFraction, ALossOfTheFirstRanksFalls) {
   const Made made({Amdahl(0.30, 2), Amdahl(0.1, 4)});
-  EXPECT_THAT(SerialTrend(SerialFractionsOf(made.series)),
+  EXPECT_THAT(SerialTrend(made.series),
               StartsWith("falls from 30.0 % on 2 ranks to 10.0 % on 4"));
 }
 
-TEST(SerialFraction, TellsNoTrendOfOneSizeOrWithoutIntervals) {
-  EXPECT_EQ(SerialTrend(SerialFractionsOf(Made({1.8}).series)), "");
-  Made made({1.8, 3.0});
-  made.rows[1].efficiency->speedup_interval = {std::nan(""), std::nan("")};
-  const auto fractions = SerialFractionsOf(made.series);
-  EXPECT_TRUE(std::isnan(fractions[1].interval.low));
-  EXPECT_EQ(SerialTrend(fractions), "");
+// How many percent of made studies print each trend, of fractions on 2 and 8
+// ranks whose throughputs vary by `spread` in five runs.
+std::map<std::string, double> Trends(double first, double last, double spread) {
+  constexpr int kStudies = 1000;
+  std::mt19937_64 random(1);
+  std::map<std::string, double> percent;
+  for (int i = 0; i < kStudies; ++i) {
+    const Made made({Amdahl(first, 2), Amdahl(last, 4), Amdahl(last, 8)},
+                    Scaling::kStrong, spread, 5, &random);
+    const std::string trend = SerialTrend(made.series);
+    const bool cannot_say = absl::StrContains(trend, "vary too much");
+    percent[cannot_say ? "cannot say" : trend.substr(0, trend.find(' '))] +=
+        100.0 / kStudies;
+  }
+  std::cout << first << " to " << last << ", spread " << spread << ":";
+  for (const auto& [trend, share] : percent) {
+    std::cout << " " << trend << " " << share << " %";
+  }
+  std::cout << "\n";
+  return percent;
+}
+
+TEST(SerialFraction, TrendsAreRightInNinetyFivePercent) {
+  for (double spread : {0.003, 0.01, 0.03}) {
+    for (double serial : {0.05, 0.3}) {
+      auto stays = Trends(serial, serial, spread);
+      EXPECT_LE(stays["rises"] + stays["falls"], 7);
+      // A quarter more or less is the least that is not "the same".
+      EXPECT_LE(Trends(serial, 1.25 * serial, spread)["goes"], 5);
+      EXPECT_LE(Trends(serial, 0.75 * serial, spread)["goes"], 5);
+    }
+  }
+  EXPECT_GE(Trends(0.3, 0.3, 0.01)["goes"], 80);
+  EXPECT_GE(Trends(0.05, 0.1, 0.01)["rises"], 80);
+}
+
+TEST(SerialFraction, HasNoTrendOfOneSizeOrOfOneRun) {
+  EXPECT_EQ(SerialTrend(Made({1.8}).series), "");
+  const Made made({1.8, 3.0}, Scaling::kStrong, 0, 1);
+  EXPECT_TRUE(std::isnan(SerialFractionsOf(made.series)[1].interval.low));
+  EXPECT_EQ(SerialTrend(made.series), "");
 }
 
 TEST(SerialFraction, IsMeantForStrongScaling) {
