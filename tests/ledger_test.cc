@@ -100,11 +100,11 @@ TEST(LedgerTest, TellsTheAxesOfReplicatedPipelinesApart) {
   // tells the first its loss.
   EXPECT_EQ(pp.calls, 2.5);
   EXPECT_NEAR(pp.bytes, 2 * 8 * 4096 * 4, 4);
-  EXPECT_GT(pp.exposed_seconds, 0);
+  EXPECT_GT(pp.wait_seconds, 0);
   const AxisCommunication& dp = ledger.communication[1];
   EXPECT_EQ(dp.axis, "dp");
   EXPECT_GE(dp.calls, 1);
-  EXPECT_GT(dp.exposed_seconds, 0);
+  EXPECT_GT(dp.wait_seconds, 0);
 }
 
 // Of a batch that is larger than the data. The console's clock runs on between

@@ -126,7 +126,8 @@ std::vector<std::string> RowCells(const ScalingRow& row, const RateColumn& rate,
 std::string BaseLine(const Cell& base) {
   return absl::StrFormat(
       "Base case: %s, %s per rank, batch %s. Runs have %d steps after "
-      "warm-up; rates are geometric means over runs, shares medians.\n",
+      "warm-up; rates are geometric means over runs, shares (waits: of all "
+      "ranks' time) medians.\n",
       base.Name(), Counted(base.run.threads_per_rank, "thread"),
       BatchText(base.rank_batch), base.repetitions[0].steps);
 }
@@ -188,9 +189,9 @@ std::string ScalingTable(const Answer& answer) {
   const std::string mfu = MfuLine(answer), memory = MemoryLine(answer);
   const RateColumn rate(answer.cells);
   std::vector<std::string> header = {
-      "trainer",       "scaling",      "ranks",    "batch/rank",
-      "runs",          rate.name(),    "speedup",  "efficiency",
-      "95 % interval", "exposed comm", "data wait"};
+      "trainer",       "scaling",   "ranks",    "batch/rank",
+      "runs",          rate.name(), "speedup",  "efficiency",
+      "95 % interval", "comm wait", "data wait"};
   if (!mfu.empty()) header.push_back("MFU");
   if (!memory.empty()) header.push_back("memory");
   TextTable table(std::move(header), /*left_columns=*/2);
@@ -270,14 +271,14 @@ std::string LedgerTable(const Answer& answer) {
     table.AddRow(std::move(row));
   }
   return absl::StrCat(
-      "Where the mean step of the rank that the others waited "
-      "for went, ms:\n\n",
+      "Where the mean step of the critical rank went, for which the others "
+      "waited, ms:\n\n",
       table.ToString(), CapturedLine(answer), "\n");
 }
 
 std::string CommunicationTable(const Answer& answer) {
   TextTable table(
-      {"step of", "ranks", "batch/rank", "axis", "calls", "KB", "exposed ms"},
+      {"step of", "ranks", "batch/rank", "axis", "calls", "KB", "comm wait ms"},
       /*left_columns=*/1);
   bool any = false;
   for (const CellLedger& entry : answer.ledgers) {
@@ -286,14 +287,14 @@ std::string CommunicationTable(const Answer& answer) {
       std::vector<std::string> row = LedgerColumns(*entry.cell);
       row.insert(row.end(), {along.axis, absl::StrFormat("%.1f", along.calls),
                              absl::StrFormat("%.0f", along.bytes / 1e3),
-                             MillisecondsColumn(along.exposed_seconds)});
+                             MillisecondsColumn(along.wait_seconds)});
       table.AddRow(std::move(row));
     }
   }
   if (!any) return "";
   return absl::StrCat(
       "What a rank communicates in a step along each axis of the mesh, mean "
-      "over ranks:\n\n",
+      "over ranks; comm wait: in communication, for late ranks too:\n\n",
       table.ToString(), "\n");
 }
 

@@ -68,12 +68,12 @@ std::vector<AxisCommunication> MeasureCommunication(
   for (const ExposedAxis& axis : kExposedAxes) {
     AxisCommunication& one = Find(axis.axis, all);
     for (const RankLedger& rank : ranks) {
-      one.exposed_seconds +=
+      one.wait_seconds +=
           rank.parts.*axis.seconds / static_cast<double>(ranks.size());
     }
   }
   std::erase_if(all, [](const AxisCommunication& axis) {
-    return axis.calls == 0 && axis.exposed_seconds == 0;
+    return axis.calls == 0 && axis.wait_seconds == 0;
   });
   return all;
 }

@@ -43,7 +43,7 @@ std::vector<std::string> Told(const RunTrace& run) {
   for (const AxisCommunication& one : ledger->communication) {
     char text[100];
     snprintf(text, sizeof(text), "%s: %g calls, %g B, %g ms", one.axis.c_str(),
-             one.calls, one.bytes, 1e3 * one.exposed_seconds);
+             one.calls, one.bytes, 1e3 * one.wait_seconds);
     told.push_back(text);
   }
   return told;

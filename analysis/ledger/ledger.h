@@ -80,9 +80,11 @@ struct AxisCommunication {
   // together. "all": among all ranks, where no one axis has them all.
   std::string axis;
   // Over the steps whose traffic was recorded (--traffic_steps).
-  double calls = 0;            // collectives, and messages that were sent
-  double bytes = 0;            // of their buffers
-  double exposed_seconds = 0;  // over the steps after warm-up
+  double calls = 0;  // collectives, and messages that were sent
+  double bytes = 0;  // of their buffers
+  // Waiting for it, for ranks that are late included (unlike what the critical
+  // rank exposes); over the steps after warm-up.
+  double wait_seconds = 0;
 };
 
 struct Ledger {

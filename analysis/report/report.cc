@@ -123,7 +123,7 @@ json CommunicationData(const AxisCommunication& along) {
   return {{"axis", along.axis},
           {"calls", along.calls},
           {"bytes", along.bytes},
-          {"exposed_seconds", along.exposed_seconds}};
+          {"wait_seconds", along.wait_seconds}};
 }
 
 json LedgerData(const Answer& answer, const CellLedger& of_cell) {

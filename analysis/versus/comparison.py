@@ -75,8 +75,8 @@ TIMED_ROWS = (
     ("{unit}/s of an epoch, launch to end", units_per_second_of_epoch),
     ("an epoch with its evaluation, launch to end, s", whole_epoch),
     ("launch to first step, s", first_step),
-    ("exposed communication, ms a step", exposed_ms),
-    ("exposed communication, % of the time", exposed_percent),
+    ("comm wait, ms a step", exposed_ms),
+    ("comm wait, % of the time", exposed_percent),
 )
 
 

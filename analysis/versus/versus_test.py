@@ -87,8 +87,8 @@ class Table(unittest.TestCase):
         ours = [result(0.1, [0.01, 0.01, 0.04]), result()]
         theirs = [result(0.2, [0.02]), result()]
         text = comparison.table([case("ddp", 2, ours, theirs)])
-        self.assertIn("| ddp: exposed communication, ms a step | 10 | 20 | 0.50 |", text)
-        self.assertIn("| ddp: exposed communication, % of the time | 20 | 10 | 2.00 |", text)
+        self.assertIn("| ddp: comm wait, ms a step | 10 | 20 | 0.50 |", text)
+        self.assertIn("| ddp: comm wait, % of the time | 20 | 10 | 2.00 |", text)
 
     def test_an_epoch_is_timed_from_launch_to_end(self):
         steps = case("fp32", 0, [result(whole=12), result()], [result(whole=30), result()])
@@ -111,7 +111,7 @@ class Table(unittest.TestCase):
         lines = comparison.table([one, two]).splitlines()
         self.assertEqual(lines[0], "|  | rankwise | PyTorch | ratio | JAX | ratio |")
         self.assertIn("| fp32, 1 rank x 2 threads: images/s | 640 | 640 | 1.00 | 320 | 2.00 |", lines)
-        self.assertIn("| ddp: exposed communication, ms a step | 10 | 20 | 0.50 | - | - |", lines)
+        self.assertIn("| ddp: comm wait, ms a step | 10 | 20 | 0.50 | - | - |", lines)
         self.assertIn("| ddp: peak memory (PSS of all processes), MiB | 100 | 100 | 1.00 | - | - |", lines)
 
     def test_says_why_a_program_has_no_figures(self):

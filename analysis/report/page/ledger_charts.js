@@ -78,7 +78,8 @@ function partsFigure(look, width, bars, asShare, unit = 'ms per step') {
 function addLedger() {
   const part = section(
       'ledger', 'Where the step goes',
-      'Means over the steps of what the critical rank did: the one that waited least, so that the others waited for it. ' +
+      'Means over the steps and runs of what the critical rank did: the one that waited least, so that the others waited for it. ' +
+          'What it waits in communication is exposed; another rank\'s part of that name holds its waiting for late ranks as well. ' +
           'The parts add up to the job\'s time over its steps, the largest sum of one rank; what nothing explains is the residual.');
   if (study.ledgers.length === 0) {
     missing(part, 'No run has enough steps after warm-up for a ledger. A study that has:', './bazelw run //:study');

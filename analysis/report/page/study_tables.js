@@ -28,7 +28,7 @@ function scalingTable(part) {
     intervalColumn('speedup', figure('speedup_interval'), digits),
     numberColumn('efficiency', 'efficiency', figure('efficiency'), percent),
     intervalColumn('efficiency', figure('efficiency_interval'), percent),
-    numberColumn('exposed comm', 'exposed_comm_share', (row) => cellOf(row).exposed_comm_share, percent),
+    numberColumn('comm wait', 'comm_wait_share', (row) => cellOf(row).comm_wait_share, percent),
     numberColumn('data wait', 'data_wait_share', (row) => cellOf(row).data_wait_share, percent),
     numberColumn('peak memory', 'peak_bytes', (row) => cellOf(row).peak_bytes || null, bytes),
     {...numberColumn('MFU', 'mfu', (row) => cellOf(row).mfu, percent), hidden: study.cells.every((cell) => cell.mfu === null)},
@@ -43,6 +43,7 @@ function scalingTable(part) {
   if (peaks.length > 0) {
     remarked.unshift(`MFU: 3 x the model's forward operations, of the ${peaks.join(' or ')} TFLOPS of every device.`);
   }
+  remarked.unshift('Comm wait and data wait: of all ranks\' time, what they waited in communication (for late ranks too) and for data.');
   if (bases.size === 1) remarked.unshift(`The base case is ${[...bases][0]}.`);
   part.append(element('ul', {class: 'remarks'}, ...[...new Set(remarked)].map((text) => element('li', {}, ...prose(text)))));
 }
@@ -93,12 +94,12 @@ function ledgerTable(part) {
 function communicationTable(part) {
   const rows = study.ledgers.flatMap(({cell, communication}) => communication.map((along) => ({cell, ...along})));
   if (rows.length === 0) return;
-  table(part, 'communication-table', 'Communication of a rank in a step, by axis of the mesh', [
+  table(part, 'communication-table', 'Communication of a rank in a step, by axis of the mesh: means over the ranks', [
     textColumn('configuration', 'configuration', (row) => cellOf(row).label),
     textColumn('axis', 'axis', (row) => row.axis),
     numberColumn('calls', 'calls', (row) => row.calls),
     numberColumn('size', 'bytes', (row) => row.bytes, bytes),
-    numberColumn('exposed ms', 'exposed_seconds', (row) => row.exposed_seconds, inMs),
+    numberColumn('comm wait ms', 'comm_wait_seconds', (row) => row.wait_seconds, inMs),
   ], rows);
 }
 
