@@ -135,6 +135,7 @@ function waterfallFigure(look, width, waterfall) {
   const speed = share === null ? 'the ideal speed' : 'the hardware\'s limit';
   const reached = [];
   losses.reduce((left, loss) => (reached.push(left - loss.points), left - loss.points), 1);
+  const known = [...losses.keys()].filter((i) => losses[i].interval !== null);
   // Half of each loss's interval, as a share like its points; 0 without one.
   const within = losses.map(({interval}) => (interval === null ? 0 : whole * (interval[1] - interval[0]) / 2 / waterfall.measured_seconds));
   const low = Math.min(0, ...reached.map((end, i) => end - within[i])), high = Math.max(1, ...reached.map((end, i) => end + within[i]));
@@ -163,10 +164,10 @@ function waterfallFigure(look, width, waterfall) {
       decreasing: bar(look.vermillion), increasing: bar(look.green), totals: bar(look.blue),
       connector: {line: {color: look.neutral, width: 1, dash: 'dot'}},
     }, {
-      // The losses' intervals, about the ends of their bars.
-      type: 'scatter', mode: 'markers', y: losses.map((loss, i) => i + 1), x: reached.map((end) => 100 * end),
+      // The losses' intervals, about the ends of their bars and below their texts.
+      type: 'scatter', mode: 'markers', y: known.map((i) => i + 1.3), x: known.map((i) => 100 * reached[i]),
       marker: {size: 1, color: look.ink}, hoverinfo: 'skip',
-      error_x: {type: 'data', array: within.map((share) => 100 * share), color: look.ink, thickness: 1, width: 3},
+      error_x: {type: 'data', array: known.map((i) => 100 * within[i]), color: look.ink, thickness: 1, width: 3},
     }],
     layout: layout(look, rowsHeight(width, names.length), {
       showlegend: false,
