@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstddef>
 #include <limits>
+#include <numbers>
 
 #include "absl/algorithm/container.h"
 
@@ -50,6 +51,56 @@ std::vector<double> Logarithms(absl::Span<const double> sample) {
   return NumbersOf(sample, [](double x) { return std::log(x); });
 }
 
+// The largest k with P(B <= k) <= 2.5 % for a binomial B of `size` trials and
+// probability 1/2; 0 if there is none.
+size_t LeftOutOfMedianInterval(size_t size) {
+  constexpr double kTail = 0.025;
+  const double n = static_cast<double>(size);
+  // P(B < n/2 - 5 sqrt(n)) is below 1e-22.
+  double k = std::max(0.0, std::floor(n / 2 - 5 * std::sqrt(n)));
+  double term = std::exp(std::lgamma(n + 1) - std::lgamma(k + 1) -
+                         std::lgamma(n - k + 1) - n * std::numbers::ln2);
+  double below = term;
+  while (below + term * (n - k) / (k + 1) <= kTail) {
+    term *= (n - k) / (k + 1);
+    below += term;
+    ++k;
+  }
+  return static_cast<size_t>(k);
+}
+
+Interval IntervalLeavingOut(size_t left_out, absl::Span<const double> sample) {
+  if (sample.empty()) return {kUnknown, kUnknown};
+  std::vector<double> sorted(sample.begin(), sample.end());
+  absl::c_sort(sorted);
+  return {sorted[left_out], sorted[sorted.size() - 1 - left_out]};
+}
+
+// How many times larger the variance of the share of values below the median is
+// than that of independent values; 1 or more.
+double VarianceInflation(absl::Span<const double> series) {
+  const double median = Median(series);
+  double products = 0, squares = 0, before = 0;
+  for (double x : series) {
+    const double sign = (x > median) - (x < median);
+    products += sign * before;
+    squares += sign * sign;
+    before = sign;
+  }
+  if (squares == 0) return 1;
+  constexpr double kLargest = 0.97;  // or the sum below is that of a trend
+  const double lag1 = std::min(
+      kLargest, products / squares + 2 / static_cast<double>(series.size()));
+  if (lag1 <= 0) return 1;
+  // Signs of normal deviates of correlation r are correlated by 2/pi asin(r).
+  constexpr double kTwoByPi = 2 * std::numbers::inv_pi;
+  const double correlation = std::sin(lag1 / kTwoByPi);
+  double inflation = 1;
+  for (double power = correlation; power > 1e-3; power *= correlation)
+    inflation += 2 * kTwoByPi * std::asin(power);
+  return inflation;
+}
+
 }  // namespace
 
 double Quantile(absl::Span<const double> sample, double q) {
@@ -88,14 +139,18 @@ double StandardDeviation(absl::Span<const double> sample) {
 }
 
 Interval MedianInterval(absl::Span<const double> sample) {
-  if (sample.empty()) return {kUnknown, kUnknown};
-  constexpr double kHalfWidth = 1.959964 / 2;
-  std::vector<double> sorted(sample.begin(), sample.end());
-  absl::c_sort(sorted);
-  const double count = static_cast<double>(sorted.size());
-  const double below = count / 2 - kHalfWidth * std::sqrt(count);
-  const auto first = static_cast<size_t>(std::max(0.0, std::floor(below)));
-  return {sorted[first], sorted[sorted.size() - 1 - first]};
+  return IntervalLeavingOut(LeftOutOfMedianInterval(sample.size()), sample);
+}
+
+Interval SeriesMedianInterval(absl::Span<const double> series) {
+  const double size = static_cast<double>(series.size());
+  const double independent =
+      std::max(1.0, std::floor(size / VarianceInflation(series)));
+  const size_t left_out =
+      LeftOutOfMedianInterval(static_cast<size_t>(independent));
+  return IntervalLeavingOut(
+      static_cast<size_t>(static_cast<double>(left_out) * size / independent),
+      series);
 }
 
 double StudentTwoSidedP(double t, double degrees_of_freedom) {

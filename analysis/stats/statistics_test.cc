@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <limits>
 #include <numbers>
+#include <numeric>
 #include <random>
 #include <vector>
 
@@ -52,21 +54,67 @@ TEST(Statistics, InfinitiesSortToTheEnds) {
   EXPECT_EQ(Quantile({1, 2, inf}, 1), inf);
 }
 
-// Of 2000 samples of each size, how often the interval held the true median.
-TEST(MedianInterval, CoversTheMedianOfASkewedDistribution) {
-  std::mt19937_64 random(5);
-  std::lognormal_distribution<double> lognormal(0, 1);  // median 1
-  for (const int size : {6, 10, 20, 41, 200}) {
-    int covered = 0;
-    for (int trial = 0; trial < 2000; ++trial) {
-      std::vector<double> sample;
-      for (int i = 0; i < size; ++i) sample.push_back(lognormal(random));
-      const Interval interval = MedianInterval(sample);
-      covered += interval.low <= 1 && 1 <= interval.high;
-    }
-    EXPECT_GE(covered, 0.935 * 2000) << size;
-    EXPECT_LE(covered, 0.985 * 2000) << size;
+// Probability that the median of a continuous distribution lies between the
+// order statistics 1 + left_out and size - left_out, from Pascal's triangle.
+double ExactCoverage(int size, int left_out) {
+  std::vector<double> row = {1};  // binomial probabilities
+  for (int n = 1; n <= size; ++n) {
+    row.push_back(0);
+    for (int k = n; k > 0; --k) row[k] = (row[k] + row[k - 1]) / 2;
+    row[0] /= 2;
   }
+  double outside = 0;
+  for (int k = 0; k <= left_out; ++k) outside += 2 * row[k];
+  return 1 - outside;
+}
+
+// The number of values on each side of the interval.
+int LeftOut(int size) {
+  std::vector<double> ranks(size);
+  std::iota(ranks.begin(), ranks.end(), 1);
+  const Interval interval = MedianInterval(ranks);
+  EXPECT_EQ(interval.low - 1, size - interval.high) << size;
+  return static_cast<int>(interval.low) - 1;
+}
+
+TEST(MedianInterval, CoversAtLeast95PercentFromSixValuesOn) {
+  for (int size = 2; size <= 1000; ++size) {
+    const int left_out = LeftOut(size);
+    const double coverage = ExactCoverage(size, left_out);
+    if (size < 6) {
+      EXPECT_EQ(coverage, 1 - std::pow(0.5, size - 1)) << size;
+      continue;
+    }
+    EXPECT_GE(coverage, 0.95) << size;
+    EXPECT_LT(ExactCoverage(size, left_out + 1), 0.95) << size;
+  }
+}
+
+TEST(MedianInterval, HasTheseCoverages) {
+  const auto percent = [](int size) {
+    return std::round(1000 * ExactCoverage(size, LeftOut(size))) / 10;
+  };
+  EXPECT_EQ(percent(6), 96.9);
+  EXPECT_EQ(percent(8), 99.2);
+  EXPECT_EQ(percent(9), 96.1);
+  EXPECT_EQ(percent(16), 97.9);
+  EXPECT_EQ(percent(20), 95.9);
+  EXPECT_EQ(percent(100), 96.5);
+  EXPECT_EQ(percent(1000), 95.4);
+}
+
+// Le Boudec 2010, table A.1; ranks from 1.
+TEST(MedianInterval, IsThatOfTheTables) {
+  struct Case {
+    int size, low;
+  };
+  for (const auto& [size, low] :
+       {Case{1, 1}, Case{8, 1}, Case{9, 2}, Case{12, 3}, Case{20, 6},
+        Case{30, 10}, Case{50, 18}, Case{70, 27}, Case{100, 40}}) {
+    EXPECT_EQ(LeftOut(size), low - 1) << size;
+  }
+  EXPECT_EQ(LeftOut(10000), 4901);
+  EXPECT_EQ(LeftOut(10000000), 4996900);  // 0.5 n - 0.98 sqrt(n) - 0.5
 }
 
 TEST(MedianInterval, IsTheRangeOfFewValues) {
@@ -74,6 +122,55 @@ TEST(MedianInterval, IsTheRangeOfFewValues) {
   EXPECT_EQ(interval.low, 1);
   EXPECT_EQ(interval.high, 3);
   EXPECT_TRUE(std::isnan(MedianInterval({}).low));
+}
+
+// An AR(1) process of lag-1 correlation `rho`, median 0 and deviation 1.
+std::vector<double> Correlated(int size, double rho, std::mt19937_64& random) {
+  std::normal_distribution<double> normal;
+  std::vector<double> series = {normal(random)};
+  while (static_cast<int>(series.size()) < size) {
+    series.push_back(rho * series.back() +
+                     std::sqrt(1 - rho * rho) * normal(random));
+  }
+  return series;
+}
+
+TEST(SeriesMedianInterval, CoversTheMedianOfCorrelatedValues) {
+  constexpr int kTrials = 2000;
+  std::mt19937_64 random(3);
+  for (const int size : {15, 20, 42, 100, 300}) {
+    for (const double rho : {0.0, 0.3, 0.7}) {
+      int covered = 0, covered_if_independent = 0;
+      for (int trial = 0; trial < kTrials; ++trial) {
+        const std::vector<double> series = Correlated(size, rho, random);
+        const Interval interval = SeriesMedianInterval(series);
+        covered += interval.low <= 0 && 0 <= interval.high;
+        const Interval independent = MedianInterval(series);
+        covered_if_independent += independent.low <= 0 && 0 <= independent.high;
+      }
+      const double share = covered / double{kTrials};
+      EXPECT_GE(share, 0.92) << size << " of correlation " << rho;
+      EXPECT_LE(share, 0.99) << size << " of correlation " << rho;
+      if (rho == 0.7) {
+        EXPECT_LT(covered_if_independent, 0.75 * kTrials);
+      }
+      std::printf(
+          "%d values of correlation %.1f: %.1f %%, as if independent "
+          "%.1f %%\n",
+          size, rho, 100 * share, 100.0 * covered_if_independent / kTrials);
+    }
+  }
+}
+
+TEST(SeriesMedianInterval, EqualAndAlternatingValuesAreNotCorrelated) {
+  const std::vector<double> equal(20, 3.0);
+  EXPECT_EQ(SeriesMedianInterval(equal).low, 3);
+  EXPECT_EQ(SeriesMedianInterval(equal).high, 3);
+  std::vector<double> alternating;
+  for (int i = 0; i < 100; ++i) alternating.push_back(i % 2 == 0 ? i : -i);
+  EXPECT_EQ(SeriesMedianInterval(alternating).low,
+            MedianInterval(alternating).low);
+  EXPECT_TRUE(std::isnan(SeriesMedianInterval({}).low));
 }
 
 TEST(StudentTest, QuantilesAreThoseOfTheTables) {

@@ -344,13 +344,14 @@ std::string FormatOverlap(const OverlapResult& result) {
       "of "
       "all   compute     comm\n",
       iterations);
-  const bool intervals = static_cast<int64_t>(iterations) >= kFewestSamples;
+  const bool intervals = static_cast<int64_t>(iterations) >= kFewestForInterval;
   for (size_t rank = 0; rank < result.ranks.size(); ++rank) {
     AppendLine(absl::StrCat(rank), result.ranks[rank].figures, text);
     if (intervals) AppendLine("+-", result.ranks[rank].reaches, text);
   }
   text += intervals ? "  +-: how far the 95 % interval of the median reaches\n"
-                    : "  no 95 % intervals below 6 iterations\n";
+                    : absl::StrCat("  no 95 % intervals below ",
+                                   kFewestForInterval, " iterations\n");
   if (!result.comm_ends_seen) {
     text +=
         "  its end is seen only by waiting for it, after the computation: HTA, "

@@ -41,7 +41,7 @@ Row LargeRow() {
   row.record.op = "prod";
   row.record.root = 12;
   row.record.in_place = true;
-  row.time = {7, 0, 1.25, 1.5, 2, 2.5, 9.9, 1.4, 1.75, 0.5};
+  row.time = {17, 0, 1.25, 1.5, 2, 2.5, 9.9, 1.4, 1.75, 0.5};
   row.algbw = 123.456;
   row.busbw = 1234.56;
   row.wrong = -1;
@@ -52,7 +52,7 @@ Row LargeRow() {
 Row BarrierRow() {
   Row row;
   row.record.collective = "barrier";
-  row.time = {10, 0, 1e-6, 2e-6, 3e-6, 3e-6, 4e-6, 2e-6, 2e-6, 0};
+  row.time = {20, 0, 1e-6, 2e-6, 3e-6, 3e-6, 4e-6, 2e-6, 2e-6, 0};
   return row;
 }
 

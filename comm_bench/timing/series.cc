@@ -11,29 +11,6 @@
 namespace rankwise::comm_bench {
 namespace {
 
-constexpr double kTail = 0.025;    // that the median lies below the interval
-constexpr size_t kLargeSize = 70;  // from here on the normal approximation
-
-// How many of the smallest of `size` samples, and of the largest, the interval
-// leaves out.
-size_t LeftOut(size_t size) {
-  if (size > kLargeSize) {
-    const double n = static_cast<double>(size);
-    return static_cast<size_t>(0.5 * n - 0.98 * std::sqrt(n)) - 1;
-  }
-  // `term` and `below`: the probability that exactly, and at most, k samples
-  // lie below the median.
-  double term = std::pow(0.5, static_cast<double>(size));
-  double below = term;
-  size_t left_out = 0;
-  for (size_t k = 1; below + term * (size - k + 1) / k <= kTail; ++k) {
-    term *= static_cast<double>(size - k + 1) / k;
-    below += term;
-    left_out = k;
-  }
-  return left_out;
-}
-
 constexpr double kWindowTolerance = 50e-6;
 constexpr double kWindowShare = 0.1;
 constexpr double kBarrierFactor = 10;
@@ -89,21 +66,15 @@ std::vector<Extent> CountedExtents(const Series& series) {
 
 }  // namespace
 
-Interval IntervalOfMedian(absl::Span<const double> sorted) {
-  const size_t left_out = LeftOut(sorted.size());
-  return {sorted[left_out], sorted[sorted.size() - 1 - left_out]};
-}
-
 double Estimate::reach() const { return std::max(value - low, high - value); }
 
-Estimate EstimateMedian(std::vector<double> sample) {
+Estimate EstimateMedian(const std::vector<double>& sample) {
   constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
-  std::sort(sample.begin(), sample.end());
   const double median = Median(sample);
-  if (static_cast<int64_t>(sample.size()) < kFewestSamples) {
+  if (static_cast<int64_t>(sample.size()) < kFewestForInterval) {
     return {median, kNone, kNone};
   }
-  const Interval interval = IntervalOfMedian(sample);
+  const Interval interval = SeriesMedianInterval(sample);
   return {median, interval.low, interval.high};
 }
 
@@ -174,6 +145,7 @@ std::vector<double> Combine(const Series& series, Across across) {
 
 Summary Summarize(const Series& series, Across across) {
   std::vector<double> sorted = Combine(series, across);
+  const Interval interval = SeriesMedianInterval(sorted);
   std::sort(sorted.begin(), sorted.end());
   Summary summary;
   summary.samples = static_cast<int64_t>(sorted.size());
@@ -184,7 +156,6 @@ Summary Summarize(const Series& series, Across across) {
   summary.p95 = Quantile(sorted, 0.95);
   summary.p99 = Quantile(sorted, 0.99);
   summary.max = sorted.back();
-  const Interval interval = IntervalOfMedian(sorted);
   summary.median_low = interval.low;
   summary.median_high = interval.high;
   summary.skew = Median(Each(CountedExtents(series), [](const Extent& extent) {
@@ -194,7 +165,7 @@ Summary Summarize(const Series& series, Across across) {
 }
 
 Estimate MedianOf(const Summary& summary) {
-  if (summary.samples >= kFewestSamples) {
+  if (summary.samples >= kFewestForInterval) {
     return {summary.median, summary.median_low, summary.median_high};
   }
   constexpr double kNone = std::numeric_limits<double>::quiet_NaN();

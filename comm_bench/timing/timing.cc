@@ -16,7 +16,11 @@ namespace {
 
 using End = Series::End;
 
-constexpr int64_t kFirstBatch = 6;  // as many as an interval takes
+constexpr int64_t kFirstBatch = 6;
+// Before a series may end as precise: stopping at the first narrow interval
+// favours those that are narrow by chance, the more the fewer samples they
+// have.
+constexpr int64_t kFewestToBePrecise = 42;
 constexpr int64_t kLargestBatch = 1 << 20;
 constexpr double kBatchSeconds = 0.2;   // the longest batch
 constexpr double kWindowSlack = 0.5;    // share of the median duration
@@ -342,7 +346,8 @@ class Progress {
 
   bool IsPrecise() const {
     const Summary summary = Summarize(series_, config_.across);
-    if (summary.samples < std::max(kFewestSamples, config_.min_iterations)) {
+    if (summary.samples <
+        std::max(kFewestToBePrecise, config_.min_iterations)) {
       return false;
     }
     return MedianOf(summary).reach() <= config_.precision * summary.median;

@@ -2,8 +2,12 @@
 
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <functional>
+#include <random>
 #include <stdexcept>
 #include <thread>
 #include <vector>
@@ -40,13 +44,63 @@ Series OnSimulatedClock(const std::function<double(int64_t)>& seconds,
 double Steady(int64_t) { return 1e-3; }
 double Noisy(int64_t index) { return index % 2 == 0 ? 1e-3 : 3e-3; }
 
-TEST(TimingTest, AQuietSeriesEndsAsSoonAsAnIntervalExists) {
+TEST(TimingTest, AQuietSeriesEndsAfterTheFewestIterations) {
   const Series series = OnSimulatedClock(Steady, {});
   EXPECT_EQ(series.end, End::kPrecise);
-  EXPECT_EQ(series.iterations(), 6);
+  EXPECT_EQ(series.iterations(), 42);
   EXPECT_NEAR(series.seconds[5], 1e-3, 1e-12);
   EXPECT_NEAR(series.start_seconds[5], 5e-3, 1e-12);
   EXPECT_THAT(series.late, IsEmpty());
+}
+
+// Iterations of lag-1 correlation `rho` whose logarithms deviate by `spread`;
+// one in 20 takes up to 11 times as long if there is a tail.
+struct Noise {
+  double rho, spread;
+  bool tail;
+};
+
+// The share of series, each ended by its own interval, whose printed interval
+// holds the median of all that could have been measured.
+double ShareCovered(const Noise& noise, double truth, int trials) {
+  std::mt19937_64 random(7);
+  std::normal_distribution<double> normal;
+  std::uniform_real_distribution<double> uniform;
+  double state = 0;
+  const auto next = [&](int64_t) {
+    state = noise.rho * state +
+            std::sqrt(1 - noise.rho * noise.rho) * normal(random);
+    const bool long_one = noise.tail && uniform(random) < 0.05;
+    return 1e-3 * std::exp(noise.spread * state) *
+           (long_one ? 1.5 + 10 * uniform(random) : 1);
+  };
+  int covered = 0;
+  for (int trial = 0; trial < trials; ++trial) {
+    const Series series = OnSimulatedClock(next, {});
+    const Estimate median = MedianOf(Summarize(series, Across::kSlowest));
+    covered += median.low <= truth && truth <= median.high;
+  }
+  return covered / static_cast<double>(trials);
+}
+
+// RANKWISE_TRIALS=3000 gives the table of docs/comm_bench.md.
+TEST(TimingTest, IntervalsOfSeriesThatEndThemselvesHoldTheTruth) {
+  const char* more = std::getenv("RANKWISE_TRIALS");
+  const int trials = more == nullptr ? 300 : std::atoi(more);
+  for (const bool tail : {false, true}) {
+    for (const double spread : {0.03, 0.1}) {
+      // The median of the others is a higher quantile of them.
+      constexpr double kQuantileInTail = 0.0660;  // Phi^-1(0.5 / 0.95)
+      const double truth = 1e-3 * std::exp(tail ? spread * kQuantileInTail : 0);
+      for (const double rho : {0.0, 0.3, 0.7}) {
+        const double share = ShareCovered({rho, spread, tail}, truth, trials);
+        std::printf("correlation %.1f, spread %.2f%s: %.1f %%\n", rho, spread,
+                    tail ? ", with a tail" : "", 100 * share);
+        EXPECT_GE(share, 0.90);
+        EXPECT_LE(share, 0.995);
+      }
+    }
+  }
 }
 
 // Half a device's iteration is the host's launch, of which it knows nothing.
