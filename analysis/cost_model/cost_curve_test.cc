@@ -165,7 +165,7 @@ TEST(FitCostCurve, NothingIsNegative) {
   EXPECT_TRUE(std::isfinite(up.beta_interval.high));
 }
 
-TEST(FitCostCurve, CallsOfOneSizeAreTakenTogether) {
+TEST(FitCostCurve, ALaunchIsOneObservation) {
   const CostCurve curve = Fit({{100, {{0, {1}}}},
                                {200, {{0, {2}}}},
                                {300, {{0, {3, 3}}, {1, {9}}}},
@@ -173,8 +173,9 @@ TEST(FitCostCurve, CallsOfOneSizeAreTakenTogether) {
                                {500, {{0, {0, 0}}}}});
   ASSERT_EQ(curve.points.size(), 3u);
   EXPECT_EQ(curve.points[2].bytes, 300);
-  EXPECT_EQ(curve.points[2].median_seconds, 3);
+  EXPECT_DOUBLE_EQ(curve.points[2].median_seconds, std::sqrt(3 * 9));
   EXPECT_GE(curve.points[2].interval.high, 9);
+  EXPECT_EQ(curve.launches, 2);
 }
 
 TEST(FitCostCurve, ACallWithoutDataHasOneCost) {

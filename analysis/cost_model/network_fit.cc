@@ -22,13 +22,21 @@ namespace {
 constexpr size_t kFewestSizes = 3;
 constexpr double kOutside = 0.05;  // of a 95 % interval
 
-std::vector<double> OfAllLaunches(
-    const std::map<int64_t, std::vector<double>>& launches) {
-  std::vector<double> all;
+using Launches = std::map<int64_t, std::vector<double>>;
+
+// The median of each launch's calls. Launches without calls that took any time
+// are left out.
+std::map<int64_t, double> LaunchMedians(const Launches& launches) {
+  std::map<int64_t, double> medians;
   for (const auto& [launch, seconds] : launches) {
-    all.insert(all.end(), seconds.begin(), seconds.end());
+    const double median = Median(seconds);  // NaN without calls
+    if (median > 0) medians[launch] = median;
   }
-  return all;
+  return medians;
+}
+
+std::vector<double> ValuesOf(const std::map<int64_t, double>& medians) {
+  return NumbersOf(medians, [](const auto& launch) { return launch.second; });
 }
 
 // How far the next launches may lie from these at all sizes alike, as a share:
@@ -38,12 +46,11 @@ std::vector<double> OfAllLaunches(
 double SpreadOfLaunches(const CallSeconds& calls) {
   std::map<int64_t, std::vector<double>> deviations;
   for (const auto& [bytes, launches] : calls) {
-    if (launches.size() < 2) continue;
-    const double median = Median(OfAllLaunches(launches));
-    for (const auto& [launch, seconds] : launches) {
-      const double deviation = std::log(Median(seconds) / median);
-      if (std::isfinite(deviation)) deviations[launch].push_back(deviation);
-    }
+    const std::map<int64_t, double> medians = LaunchMedians(launches);
+    if (medians.size() < 2) continue;
+    const double mean = GeometricMean(ValuesOf(medians));
+    for (const auto& [launch, median] : medians)
+      deviations[launch].push_back(std::log(median / mean));
   }
   const std::vector<double> shifts = NumbersOf(
       deviations, [](const auto& launch) { return Median(launch.second); });
@@ -60,16 +67,31 @@ Interval Widened(const Interval& interval, double value, double relative) {
           value + std::hypot(interval.high - value, more)};
 }
 
+// A launch is one observation: its calls share placement and connections. The
+// calls of a size that one launch alone measured say nothing about others.
 std::vector<CostPoint> PointsOf(const CallSeconds& calls, double spread) {
   std::vector<CostPoint> points;
   for (const auto& [bytes, launches] : calls) {
-    const std::vector<double> seconds = OfAllLaunches(launches);
-    const double median = Median(seconds);
-    if (!(median > 0)) continue;
-    points.push_back(
-        {bytes, median, Widened(MedianInterval(seconds), median, spread)});
+    const std::map<int64_t, double> medians = LaunchMedians(launches);
+    if (medians.empty()) continue;
+    const double mean = GeometricMean(ValuesOf(medians));
+    const Interval interval =
+        medians.size() > 1
+            ? GeometricMeanInterval(ValuesOf(medians))
+            : Widened(SeriesMedianInterval(launches.at(medians.begin()->first)),
+                      mean, spread);
+    points.push_back({bytes, mean, interval});
   }
   return points;
+}
+
+int64_t CountLaunches(const CallSeconds& calls) {
+  std::set<int64_t> launches;
+  for (const auto& [bytes, of_size] : calls) {
+    for (const auto& [launch, median] : LaunchMedians(of_size))
+      launches.insert(launch);
+  }
+  return static_cast<int64_t>(launches.size());
 }
 
 // Least squares of relative errors, with the usual intervals (Student's t, two
@@ -199,7 +221,7 @@ class Collector {
   std::vector<CollectiveSamples> Take() {
     std::vector<CollectiveSamples> all;
     for (auto& [key, measured] : measured_) {
-      const auto& [collective, backend, world_size, across] = key;
+      const auto& [collective, backend, world_size, hosts, across] = key;
       const std::string best = BestWay(collective, measured.ways);
       for (const auto& [name, way] : measured.ways) {
         if (name == best) continue;
@@ -207,7 +229,7 @@ class Collector {
             absl::StrCat(collective, " on ", world_size, " ranks (", name, ")"),
             absl::StrCat("(", best, ") has more sizes"));
       }
-      all.push_back({collective, backend, world_size, across,
+      all.push_back({collective, backend, world_size, hosts, across,
                      std::move(measured.ways.at(best).calls),
                      measured.bus_factor});
     }
@@ -226,9 +248,10 @@ class Collector {
     if (!why.empty()) return why;
     const std::vector<double> seconds = SlowestSeconds(row);
     if (seconds.empty()) return "has no iterations";
-    Measured& measured =
-        measured_[{first.collective, where.backend, where.world_size,
-                   CrossesHosts(first, hosts)}];
+    const bool across = CrossesHosts(first, hosts);
+    const int64_t layout_hosts = across ? 1 + *absl::c_max_element(hosts) : 1;
+    Measured& measured = measured_[{first.collective, where.backend,
+                                    where.world_size, layout_hosts, across}];
     const std::string name = WayOf(first);
     Way& way = measured.ways[name];
     const ChosenAlgorithm chosen = AlgorithmOf(row);
@@ -277,8 +300,9 @@ class Collector {
   }
 
   std::vector<std::string>* const left_out_;
-  // By collective, backend, world size and whether it crossed hosts.
-  std::map<std::tuple<std::string, std::string, int64_t, bool>, Measured>
+  // By collective, backend, world size, hosts and whether it crossed hosts.
+  std::map<std::tuple<std::string, std::string, int64_t, int64_t, bool>,
+           Measured>
       measured_;
   // Number of sizes by collective and way, summed over world sizes; a size
   // counts once per world size, however many launches measured it.
@@ -318,6 +342,7 @@ std::vector<CollectiveCosts> CostsOf(absl::Span<const CollectiveSamples> all,
     absl::StatusOr<CostCurve> curve = FitCostCurve(samples.calls);
     if (curve.ok()) {
       curve->world_size = samples.world_size;
+      curve->hosts = samples.hosts;
       curve->bus_factor = samples.bus_factor;
       by_name[samples.collective].curves.push_back(*std::move(curve));
     } else if (left_out != nullptr) {
@@ -329,8 +354,9 @@ std::vector<CollectiveCosts> CostsOf(absl::Span<const CollectiveSamples> all,
   std::vector<CollectiveCosts> collectives;
   for (auto& [name, costs] : by_name) {
     costs.collective = name;
-    costs.growth = AssumedGrowth(name, all[0].backend);
-    costs.growth_is_assumed = costs.curves.size() == 1;
+    costs.growth = AssumedGrowth(name, all[0].backend, across_hosts);
+    costs.growth_is_assumed =
+        costs.curves.front().world_size == costs.curves.back().world_size;
     if (!costs.growth_is_assumed) {
       costs.growth = FitGrowth(costs.curves, costs.growth);
     }
@@ -351,6 +377,7 @@ bool BenchmarkSelection::Takes(const RunTrace& run) const {
 absl::StatusOr<CostCurve> FitCostCurve(const CallSeconds& calls) {
   const double spread = SpreadOfLaunches(calls);
   CostCurve curve;
+  curve.launches = CountLaunches(calls);
   curve.points = PointsOf(calls, spread);
   if (curve.points.size() == 1 && curve.points[0].bytes == 0) {
     curve.line.alpha_seconds = curve.points[0].median_seconds;

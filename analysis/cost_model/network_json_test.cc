@@ -93,7 +93,7 @@ TEST(NetworkJson, WhatIsBrokenIsNamed) {
       {"\"name\": \"flat\"", "\"name\": 3", "(/name) type must be string"},
       {"\"name\": \"flat\",", "", "key 'name' not found"},
       {"\"growth\": \"flat\"", "\"growth\": \"star\"",
-       "(/collectives/0/growth) must be flat, tree or ring"},
+       "(/collectives/0/growth) must be flat, tree, ring or exchange"},
       {"\"growth_is_assumed\": true", "\"growth_is_assumed\": 1",
        "(/collectives/0/growth_is_assumed) type must be boolean"},
       {"\"world_size\": 2", "\"world_size\": 1",

@@ -4,8 +4,11 @@
 #include <cmath>
 #include <cstddef>
 
+#include "absl/algorithm/container.h"
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "records/text.h"
 #include "third_party/absl/status_macros.h"
 
@@ -37,10 +40,26 @@ struct GrowthFactors {
 };
 
 GrowthFactors FactorsTo(const CostCurve& curve, Growth growth,
-                        int64_t world_size) {
+                        int64_t world_size, int64_t hosts) {
   return {
       AlphaGrowth(growth, world_size) / AlphaGrowth(growth, curve.world_size),
-      BetaGrowth(growth, world_size) / BetaGrowth(growth, curve.world_size)};
+      BetaGrowth(growth, world_size, hosts) /
+          BetaGrowth(growth, curve.world_size, curve.hosts)};
+}
+
+// Of 0 where the curve's hosts are not known.
+double RanksPerHostApart(const CostCurve& curve, int64_t world_size,
+                         int64_t hosts) {
+  if (curve.hosts == 0) return 0;
+  return std::abs(std::log(static_cast<double>(world_size) * curve.hosts /
+                           (static_cast<double>(curve.world_size) * hosts)));
+}
+
+// Whether an exchange was measured on another number of ranks per host.
+bool IsOtherLayout(const CostCurve& curve, Growth growth, int64_t world_size,
+                   int64_t hosts) {
+  return growth == Growth::kExchange &&
+         RanksPerHostApart(curve, world_size, hosts) > 0;
 }
 
 // The curve taken to another world size: what was measured nearest to `bytes`,
@@ -55,17 +74,22 @@ double GrownSeconds(const CostCurve& curve, const GrowthFactors& factors,
 }
 
 CostEstimate EstimateBy(const CostCurve& curve, Growth growth, double bytes,
-                        int64_t world_size) {
-  const GrowthFactors factors = FactorsTo(curve, growth, world_size);
+                        int64_t world_size, int64_t hosts) {
+  const GrowthFactors factors = FactorsTo(curve, growth, world_size, hosts);
   const CostPoint nearest = curve.PointAt(bytes);
   CostEstimate estimate;
   estimate.seconds = GrownSeconds(curve, factors, bytes);
-  estimate.extrapolated = nearest.bytes != bytes;
+  estimate.extrapolated =
+      nearest.bytes != bytes || IsOtherLayout(curve, growth, world_size, hosts);
+  if (curve.launches == 1) estimate.conditions = {"launches alike"};
   const bool by_line = estimate.extrapolated || curve.points.empty() ||
                        world_size != curve.world_size;
-  const double off =
-      kErrorAt95 * estimate.seconds *
-      (by_line ? curve.median_relative_error : curve.InterpolationError());
+  const bool measured = absl::c_any_of(
+      curve.points, [bytes](const CostPoint& p) { return p.bytes == bytes; });
+  const double off = kErrorAt95 * estimate.seconds *
+                     (by_line    ? curve.median_relative_error
+                      : measured ? 0
+                                 : curve.InterpolationError());
   const auto bound = [&](double Interval::*end) {
     const double of_median =
         nearest.median_seconds > 0
@@ -78,7 +102,8 @@ CostEstimate EstimateBy(const CostCurve& curve, Growth growth, double bytes,
         factors.alpha * (line.alpha_interval.*end - line.alpha_seconds),
         factors.beta * bytes *
             (line.beta_interval.*end - line.beta_seconds_per_byte));
-    return std::hypot(of_median, of_line, off);
+    // What launches differ by is in both.
+    return std::hypot(std::max(std::abs(of_median), of_line), off);
   };
   estimate.interval = {std::max(0.0, estimate.seconds - bound(&Interval::low)),
                        estimate.seconds + bound(&Interval::high)};
@@ -89,7 +114,8 @@ double SumOfErrors(absl::Span<const CostCurve> curves, Growth growth) {
   double sum = 0;
   for (size_t i = 1; i < curves.size(); ++i) {
     const GrowthFactors factors =
-        FactorsTo(curves[i - 1], growth, curves[i].world_size);
+        FactorsTo(curves[i - 1], growth, curves[i].world_size,
+                  std::max<int64_t>(1, curves[i].hosts));
     for (const CostPoint& point : curves[i].points) {
       sum +=
           std::abs(std::log(GrownSeconds(curves[i - 1], factors, point.bytes) /
@@ -97,6 +123,12 @@ double SumOfErrors(absl::Span<const CostCurve> curves, Growth growth) {
     }
   }
   return sum;
+}
+
+std::set<std::string> Both(std::set<std::string> a,
+                           const std::set<std::string>& b) {
+  a.insert(b.begin(), b.end());
+  return a;
 }
 
 CostEstimate Mix(const CostEstimate& a, const CostEstimate& b,
@@ -107,35 +139,79 @@ CostEstimate Mix(const CostEstimate& a, const CostEstimate& b,
   return {mix(a.seconds, b.seconds),
           {mix(a.interval.low, b.interval.low),
            mix(a.interval.high, b.interval.high)},
-          a.extrapolated || b.extrapolated};
+          a.extrapolated || b.extrapolated,
+          Both(a.conditions, b.conditions)};
+}
+
+// Beyond the measured world sizes.
+CostEstimate ExtrapolateBy(const CollectiveCosts& costs, const CostCurve& curve,
+                           double bytes, int64_t world_size, int64_t hosts) {
+  CostEstimate estimate =
+      EstimateBy(curve, costs.growth, bytes, world_size, hosts);
+  estimate.extrapolated = true;
+  // A message is between two ranks, whatever the number of others, and a stated
+  // growth is not in doubt.
+  if (!costs.growth_is_assumed || costs.growth == Growth::kFlat ||
+      curve.points.empty())
+    return estimate;
+  for (const Growth growth : {Growth::kTree, Growth::kRing}) {
+    const Interval other =
+        EstimateBy(curve, growth, bytes, world_size, hosts).interval;
+    estimate.interval.low = std::min(estimate.interval.low, other.low);
+    estimate.interval.high = std::max(estimate.interval.high, other.high);
+  }
+  estimate.conditions.insert("growth tree to ring");
+  return estimate;
+}
+
+// Of each measured world size the curve with the nearest number of ranks per
+// host, by world size.
+std::vector<const CostCurve*> CurvesOfLayout(const CollectiveCosts& costs,
+                                             int64_t world_size,
+                                             int64_t hosts) {
+  std::vector<const CostCurve*> curves;
+  for (const CostCurve& curve : costs.curves) {
+    if (curves.empty() || curves.back()->world_size != curve.world_size) {
+      curves.push_back(&curve);
+    } else if (RanksPerHostApart(curve, world_size, hosts) <
+               RanksPerHostApart(*curves.back(), world_size, hosts)) {
+      curves.back() = &curve;
+    }
+  }
+  return curves;
+}
+
+// The one or two curves from which the costs of `world_size` ranks are taken.
+std::vector<const CostCurve*> CurvesFor(const CollectiveCosts& costs,
+                                        int64_t world_size, int64_t hosts) {
+  const std::vector<const CostCurve*> curves =
+      CurvesOfLayout(costs, world_size, hosts);
+  const auto after = absl::c_find_if(curves, [world_size](const CostCurve* c) {
+    return c->world_size >= world_size;
+  });
+  if (after == curves.end()) return {curves.back()};
+  if (after == curves.begin() || (*after)->world_size == world_size)
+    return {*after};
+  return {*std::prev(after), *after};
 }
 
 CostEstimate EstimateFrom(const CollectiveCosts& costs, double bytes,
-                          int64_t world_size) {
-  const auto after = std::find_if(costs.curves.begin(), costs.curves.end(),
-                                  [world_size](const CostCurve& curve) {
-                                    return curve.world_size >= world_size;
-                                  });
+                          int64_t world_size, int64_t hosts) {
+  const std::vector<const CostCurve*> curves =
+      CurvesFor(costs, world_size, hosts);
   const auto by = [&](const CostCurve& curve) {
-    return EstimateBy(curve, costs.growth, bytes, world_size);
+    return EstimateBy(curve, costs.growth, bytes, world_size, hosts);
   };
-  if (after != costs.curves.end() && after->world_size == world_size) {
-    return by(*after);
-  }
-  if (after == costs.curves.begin() || after == costs.curves.end()) {
-    CostEstimate estimate =
-        by(after == costs.curves.begin() ? costs.curves.front()
-                                         : costs.curves.back());
-    estimate.extrapolated = true;
-    return estimate;
-  }
-  const CostCurve& before = *std::prev(after);
+  if (curves[0]->world_size == world_size) return by(*curves[0]);
+  if (curves.size() == 1)
+    return ExtrapolateBy(costs, *curves[0], bytes, world_size, hosts);
   const auto place = [](int64_t ranks) {
     return std::log(static_cast<double>(ranks));
   };
-  const double share = (place(world_size) - place(before.world_size)) /
-                       (place(after->world_size) - place(before.world_size));
-  return Mix(by(before), by(*after), share);
+  const double first = place(curves[0]->world_size);
+  const double share =
+      (place(world_size) - first) / (place(curves[1]->world_size) - first);
+  return Mix(by(*curves[0]), by(*curves[1]), share);
 }
 
 const CollectiveCosts* FindIn(const std::vector<CollectiveCosts>& collectives,
@@ -159,26 +235,13 @@ CostCurve StatedCurve(double alpha_seconds, double beta_seconds_per_byte) {
   return curve;
 }
 
-// The curves from which EstimateFrom() takes the costs of `world_size` ranks.
-absl::Span<const CostCurve> CurvesFor(const CollectiveCosts& costs,
-                                      int64_t world_size) {
-  const auto after = std::find_if(costs.curves.begin(), costs.curves.end(),
-                                  [world_size](const CostCurve& curve) {
-                                    return curve.world_size >= world_size;
-                                  });
-  const absl::Span<const CostCurve> curves = costs.curves;
-  const size_t place = after - costs.curves.begin();
-  if (place == curves.size()) return curves.last(1);
-  if (place == 0 || after->world_size == world_size)
-    return curves.subspan(place, 1);
-  return curves.subspan(place - 1, 2);
-}
-
 std::string GrowthLine(const CollectiveCosts& costs, int64_t world_size,
                        int64_t measured) {
   const char* growth = costs.growth == Growth::kRing   ? "grown as in a ring"
                        : costs.growth == Growth::kTree ? "grown as in a tree"
-                                                       : "without growth";
+                       : costs.growth == Growth::kExchange
+                           ? "grown as an exchange of all ranks"
+                           : "without growth";
   return absl::StrCat(costs.collective, " on ", world_size,
                       " ranks costs what it does on ", measured, ", ", growth,
                       costs.growth_is_assumed
@@ -195,10 +258,16 @@ CostEstimate Sum(const CostEstimate& a, const CostEstimate& b) {
   return {seconds,
           {std::max(0.0, seconds - off(&Interval::low)),
            seconds + off(&Interval::high)},
-          a.extrapolated || b.extrapolated};
+          a.extrapolated || b.extrapolated,
+          Both(a.conditions, b.conditions)};
 }
 
 }  // namespace
+
+std::string IntervalKind(const std::set<std::string>& conditions) {
+  if (conditions.empty()) return "95 %";
+  return absl::StrCat("range, if ", absl::StrJoin(conditions, ", "));
+}
 
 CostPoint CostCurve::PointAt(double bytes) const {
   if (points.empty()) {
@@ -230,23 +299,31 @@ double CostCurve::InterpolationError() const {
 }
 
 absl::string_view GrowthName(Growth growth) {
-  constexpr absl::string_view kNames[] = {"flat", "tree", "ring"};
+  constexpr absl::string_view kNames[] = {"flat", "tree", "ring", "exchange"};
   return kNames[static_cast<size_t>(growth)];
 }
 
 double AlphaGrowth(Growth growth, int64_t world_size) {
   const auto ranks = static_cast<double>(world_size);
   if (growth == Growth::kTree) return std::ceil(std::log2(ranks));
-  return growth == Growth::kRing ? ranks - 1 : 1;
+  return growth == Growth::kFlat ? 1 : ranks - 1;
 }
 
-double BetaGrowth(Growth growth, int64_t world_size) {
+double BetaGrowth(Growth growth, int64_t world_size, int64_t hosts) {
   const auto ranks = static_cast<double>(world_size);
-  return growth == Growth::kRing ? (ranks - 1) / ranks : 1;
+  if (growth == Growth::kExchange && hosts > 1) {
+    const double ranks_of_host = ranks / static_cast<double>(hosts);
+    return ranks_of_host * (ranks - ranks_of_host) / ranks;
+  }
+  const bool divides = growth == Growth::kRing || growth == Growth::kExchange;
+  return divides ? (ranks - 1) / ranks : 1;
 }
 
-Growth AssumedGrowth(absl::string_view collective, absl::string_view backend) {
+Growth AssumedGrowth(absl::string_view collective, absl::string_view backend,
+                     bool across_hosts) {
   if (backend == "fake" || IsMessage(collective)) return Growth::kFlat;
+  if (across_hosts && absl::StartsWith(collective, "all_to_all"))
+    return Growth::kExchange;
   const bool tree = collective == "broadcast" || collective == "reduce" ||
                     collective == "barrier";
   return tree ? Growth::kTree : Growth::kRing;
@@ -255,7 +332,7 @@ Growth AssumedGrowth(absl::string_view collective, absl::string_view backend) {
 Growth FitGrowth(absl::Span<const CostCurve> curves, Growth assumed) {
   Growth best = assumed;
   double least = SumOfErrors(curves, assumed);
-  for (const Growth growth : kGrowths) {
+  for (const Growth growth : {Growth::kFlat, Growth::kTree, Growth::kRing}) {
     const double sum = SumOfErrors(curves, growth);
     if (sum >= least) continue;
     least = sum;
@@ -286,7 +363,7 @@ absl::StatusOr<CostEstimate> NetworkModel::Estimate(
   const CollectiveCosts* const costs =
       across ? FindAcrossHosts(collective) : Find(collective);
   if (costs != nullptr && !costs->curves.empty()) {
-    CostEstimate estimate = EstimateFrom(*costs, bytes, world_size);
+    CostEstimate estimate = EstimateFrom(*costs, bytes, world_size, hosts);
     // A stated model holds everywhere.
     if (costs->collective == kAnyCollective) estimate.extrapolated = false;
     return estimate;
@@ -304,7 +381,7 @@ absl::StatusOr<CostEstimate> NetworkModel::Estimate(
   }
   const CollectiveCosts* const within = Find(collective);
   if (within == nullptr) return *ring;
-  const CostEstimate slower = EstimateFrom(*within, bytes, world_size);
+  const CostEstimate slower = EstimateFrom(*within, bytes, world_size, 1);
   return slower.seconds > ring->seconds ? slower : *ring;
 }
 
@@ -322,10 +399,18 @@ std::vector<std::string> NetworkModel::Extrapolations(
   }
   if (costs->collective == kAnyCollective) return {};
   std::vector<std::string> lines;
-  const absl::Span<const CostCurve> curves = CurvesFor(*costs, world_size);
-  if (curves.size() == 1 && curves[0].world_size != world_size)
-    lines.push_back(GrowthLine(*costs, world_size, curves[0].world_size));
-  for (const CostCurve& curve : curves) {
+  const std::vector<const CostCurve*> curves =
+      CurvesFor(*costs, world_size, hosts);
+  if (curves.size() == 1 && curves[0]->world_size != world_size)
+    lines.push_back(GrowthLine(*costs, world_size, curves[0]->world_size));
+  for (const CostCurve* chosen : curves) {
+    const CostCurve& curve = *chosen;
+    if (IsOtherLayout(curve, costs->growth, world_size, hosts)) {
+      lines.push_back(absl::StrCat(collective, " of ", world_size, " ranks on ",
+                                   hosts, " hosts costs what it does with ",
+                                   curve.world_size, " on ", curve.hosts,
+                                   ", by the bytes that cross a host's link"));
+    }
     if (curve.points.empty()) continue;
     const double least = curve.points.front().bytes;
     const double most = curve.points.back().bytes;
@@ -347,11 +432,12 @@ std::optional<CostEstimate> NetworkModel::RingAcrossHosts(
   if (messages == nullptr) messages = FindAcrossHosts("send_recv");
   if (messages == nullptr) return std::nullopt;
   const double n = static_cast<double>(world_size);
-  CostEstimate ring = EstimateFrom(*messages, bytes / n, 2);
+  CostEstimate ring = EstimateFrom(*messages, bytes / n, 2, 2);
   const double steps = 2 * (n - 1);
   ring.seconds *= steps;
   ring.interval = {ring.interval.low * steps, ring.interval.high * steps};
   ring.extrapolated = true;
+  ring.conditions.insert("a ring of messages");
   return ring;
 }
 

@@ -9,6 +9,7 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -26,8 +27,8 @@ using CallSeconds = std::map<double, std::map<int64_t, std::vector<double>>>;
 
 struct CostPoint {
   double bytes = 0;
-  double median_seconds = 0;
-  Interval interval;  // 95 %, of the median
+  double median_seconds = 0;  // geometric mean of the launches' medians
+  Interval interval;          // 95 %; of one launch, within it
 };
 
 struct CostLine {
@@ -43,6 +44,8 @@ struct CostLine {
 
 struct CostCurve {
   int64_t world_size = 1;
+  int64_t hosts = 0;     // over which the ranks are spread evenly; 0: not known
+  int64_t launches = 0;  // of comm_bench; 0: not known, or a stated cost
   // The measured sizes, ascending. None: a stated cost, the line alone.
   std::vector<CostPoint> points;
   CostLine line;
@@ -65,10 +68,10 @@ struct CostCurve {
   double InterpolationError() const;
 };
 
-// The medians of all launches' calls, the line by least squares of relative
-// errors, and their intervals (docs/cost_model.md, "A curve"). A collective
-// that moves no data, such as a barrier, has one size, 0, and a beta of 0.
-// FailedPrecondition where fewer than 3 distinct sizes have samples.
+// The launches' medians, the line by least squares of relative errors, and
+// their intervals (docs/cost_model.md, "A curve"). A collective that moves no
+// data, such as a barrier, has one size, 0, and a beta of 0. FailedPrecondition
+// where fewer than 3 distinct sizes have samples.
 absl::StatusOr<CostCurve> FitCostCurve(const CallSeconds& calls);
 
 // One collective of one world size, as the records of comm_bench hold it.
@@ -76,6 +79,7 @@ struct CollectiveSamples {
   std::string collective;
   std::string backend;
   int64_t world_size = 1;
+  int64_t hosts = 1;          // that its data went to
   bool across_hosts = false;  // its data went from one host to another
   CallSeconds calls;
   // CollectiveRecord::bus_factor; NaN: no record has it.
@@ -90,10 +94,10 @@ struct BenchmarkSelection {
   bool Takes(const RunTrace& run) const;
 };
 
-// The samples as docs/cost_model.md defines them, by collective, world size and
-// whether they crossed hosts; each launch of each run has a number of its own.
-// What is left out is appended to `left_out`, with the reason, unless that is
-// null.
+// The samples as docs/cost_model.md defines them, by collective, world size,
+// hosts and whether they crossed hosts; each launch of each run has a number of
+// its own. What is left out is appended to `left_out`, with the reason, unless
+// that is null.
 std::vector<CollectiveSamples> CollectSamples(
     absl::Span<const RunTrace> runs, std::vector<std::string>* left_out,
     const BenchmarkSelection& selection = {});
@@ -104,40 +108,56 @@ enum class Growth {
   kFlat,  // not at all: a message, or a fake backend
   kTree,  // alpha as ceil(log2 n), beta not
   kRing,  // alpha as n - 1, beta as (n - 1) / n
+  // An exchange of different parts between all ranks over h hosts: alpha as
+  // n - 1, beta as the share of the buffer that crosses a host's link,
+  // r (n - r) / n for the r = n / h ranks of a host.
+  kExchange,
 };
 inline constexpr Growth kGrowths[] = {Growth::kFlat, Growth::kTree,
-                                      Growth::kRing};
+                                      Growth::kRing, Growth::kExchange};
 
-absl::string_view GrowthName(Growth growth);  // "flat", "tree", "ring"
+absl::string_view GrowthName(Growth growth);  // "flat", "tree", ...
 
 // What alpha and beta are proportional to. Requires world_size > 1.
 double AlphaGrowth(Growth growth, int64_t world_size);
-double BetaGrowth(Growth growth, int64_t world_size);
+double BetaGrowth(Growth growth, int64_t world_size, int64_t hosts = 1);
 
 // What the backend's usual algorithm does: flat for messages and for the
-// backend "fake"; tree for broadcast, reduce and barrier; ring for the others.
-Growth AssumedGrowth(absl::string_view collective, absl::string_view backend);
+// backend "fake"; tree for broadcast, reduce and barrier; exchange for
+// all_to_all across hosts; ring for the others.
+Growth AssumedGrowth(absl::string_view collective, absl::string_view backend,
+                     bool across_hosts = false);
 
-// The growth that takes each curve to the measured points of the next with the
-// least sum of |log(predicted / measured)|; `assumed` where others are no
-// better. Curves by world size, at least two.
+// The growth, `assumed` or one of flat, tree and ring, that takes each curve to
+// the measured points of the next with the least sum of |log(predicted /
+// measured)|; `assumed` where others are no better. Curves by world size, at
+// least two.
 Growth FitGrowth(absl::Span<const CostCurve> curves, Growth assumed);
 
 struct CostEstimate {
   double seconds = 0;
-  // 95 %: the interval of the measured medians and how far they lie from what
-  // is interpolated between them; beyond the measured sizes and world sizes
-  // those of the curve's alpha and beta too, taken as independent.
+  // The interval of the measured medians and how far they lie from what is
+  // interpolated between them; beyond the measured sizes and world sizes those
+  // of the curve's alpha and beta too, taken as independent. Where the growth
+  // is assumed, from the least of what a tree and a ring would take to the
+  // most.
   Interval interval;
   bool extrapolated = false;  // beyond the measured world sizes or bytes
+  // What the interval takes for granted, "launches alike". Not empty: it is a
+  // range, and not one of 95 %.
+  std::set<std::string> conditions = {};
 };
+
+// "95 %", or "range, if launches alike, growth tree to ring".
+std::string IntervalKind(const std::set<std::string>& conditions);
 
 struct CollectiveCosts {
   std::string collective;
   Growth growth = Growth::kRing;
   bool growth_is_assumed = true;  // one world size was measured: taken from the
                                   // backend's algorithm, not from figures
-  std::vector<CostCurve> curves;  // by world size, each above 1; not empty
+  // By world size, each above 1, and hosts; not empty.
+  std::vector<CostCurve> curves;
 };
 
 // Stands for every collective that has no costs of its own.
@@ -160,8 +180,10 @@ struct NetworkModel {
   // between hosts, or what it costs within one, where that is more. Between two
   // measured world sizes both curves are taken to this one by their growth, and
   // weighted by how near they are (on a logarithmic scale); beyond them the
-  // nearest is. NotFound, naming what to measure, where the collective was not;
-  // InvalidArgument for bytes below 0 and world sizes below 1.
+  // nearest is. Of a world size that was measured on several numbers of hosts,
+  // the curve counts whose ranks per host are nearest. NotFound, naming what to
+  // measure, where the collective was not; InvalidArgument for bytes below 0
+  // and world sizes below 1.
   absl::StatusOr<CostEstimate> Estimate(absl::string_view collective,
                                         double bytes, int64_t world_size,
                                         int64_t hosts = 1) const;

@@ -5,8 +5,10 @@
 #define JSON_DIAGNOSTICS 1
 
 #include <cmath>
+#include <functional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/algorithm/container.h"
@@ -49,6 +51,8 @@ static void to_json(Json& json, const CostLine& line) {
 
 static void to_json(Json& json, const CostCurve& curve) {
   json = {{"world_size", curve.world_size},
+          {"hosts", curve.hosts},
+          {"launches", curve.launches},
           {"bus_factor", curve.bus_factor},  // NaN becomes null
           {"median_relative_error", curve.median_relative_error},
           {"line", curve.line},
@@ -115,14 +119,22 @@ static void from_json(const Json& json, CostLine& line) {
 
 // Curves and points are looked up by their sizes.
 template <typename T, typename Size>
-static void ReadAscending(const Json& json, Size T::*size,
-                          std::vector<T>& list) {
+static void ReadAscending(const Json& json, Size size, std::vector<T>& list) {
   json.get_to(list);
   const auto falls = [size](const T& a, const T& b) {
-    return a.*size >= b.*size;
+    return std::invoke(size, a) >= std::invoke(size, b);
   };
   Require(std::adjacent_find(list.begin(), list.end(), falls) == list.end(),
           json, "must be in the order of their sizes");
+}
+
+// Of a field that may be missing, as files before it lack it.
+static void ReadCount(const Json& json, const char* name, int64_t& count) {
+  const auto field = json.find(name);
+  if (field == json.end()) return;
+  Require(field->is_number_integer() && *field >= 0 && *field <= kMostRanks,
+          *field, "must be an integer that is not negative, and at most 1e9");
+  field->get_to(count);
 }
 
 static void from_json(const Json& json, CostCurve& curve) {
@@ -131,6 +143,8 @@ static void from_json(const Json& json, CostCurve& curve) {
               world_size <= kMostRanks,
           world_size, "must be an integer above 1, and at most 1e9");
   world_size.get_to(curve.world_size);
+  ReadCount(json, "hosts", curve.hosts);
+  ReadCount(json, "launches", curve.launches);
   const auto bus_factor = json.find("bus_factor");
   if (bus_factor != json.end() && !bus_factor->is_null()) {
     ReadNumber(*bus_factor, curve.bus_factor);
@@ -138,8 +152,8 @@ static void from_json(const Json& json, CostCurve& curve) {
   ReadNumber(json.at("median_relative_error"), curve.median_relative_error);
   json.at("line").get_to(curve.line);
   ReadAscending(json.at("points"), &CostPoint::bytes, curve.points);
-  RefuseUnknownKeys(json, {"world_size", "bus_factor", "median_relative_error",
-                           "line", "points"});
+  RefuseUnknownKeys(json, {"world_size", "hosts", "launches", "bus_factor",
+                           "median_relative_error", "line", "points"});
 }
 
 static void from_json(const Json& json, CollectiveCosts& costs) {
@@ -148,11 +162,17 @@ static void from_json(const Json& json, CollectiveCosts& costs) {
   const auto* growth = absl::c_find_if(kGrowths, [&](Growth known) {
     return name == std::string(GrowthName(known));
   });
-  Require(growth != std::end(kGrowths), name, "must be flat, tree or ring");
+  Require(growth != std::end(kGrowths), name,
+          "must be flat, tree, ring or exchange");
   costs.growth = *growth;
   json.at("growth_is_assumed").get_to(costs.growth_is_assumed);
   const Json& curves = json.at("curves");
-  ReadAscending(curves, &CostCurve::world_size, costs.curves);
+  ReadAscending(
+      curves,
+      [](const CostCurve& curve) {
+        return std::pair(curve.world_size, curve.hosts);
+      },
+      costs.curves);
   Require(!costs.curves.empty(), curves, "must not be empty");
   RefuseUnknownKeys(json,
                     {"collective", "growth", "growth_is_assumed", "curves"});
@@ -254,20 +274,31 @@ std::string IntervalText(const Interval& interval, double unit) {
                          interval.high / unit);
 }
 
+std::string CountText(int64_t count) {
+  return count == 0 ? "-" : absl::StrCat(count);
+}
+
 std::string PercentOf(double share) {
   return absl::StrFormat("%.1f", share * 100);
 }
 
+size_t WorldSizes(const CollectiveCosts& costs) {
+  std::set<int64_t> sizes;
+  for (const CostCurve& curve : costs.curves) sizes.insert(curve.world_size);
+  return sizes.size();
+}
+
 // A row per curve, and how each collective grows.
 std::string CostsText(const std::vector<CollectiveCosts>& collectives) {
-  TextTable table(
-      {"collective", "ranks", "measured", "alpha us", "95 %", "beta ns/B",
-       "95 %", "GB/s", "off the line %", "between sizes %"},
-      1);
+  TextTable table({"collective", "ranks", "hosts", "launches", "measured",
+                   "alpha us", "interval", "beta ns/B", "interval", "GB/s",
+                   "off the line %", "between sizes %", "intervals are"},
+                  1);
   for (const CollectiveCosts& costs : collectives) {
     for (const CostCurve& curve : costs.curves) {
       const CostLine& line = curve.line;
       table.AddRow({costs.collective, absl::StrCat(curve.world_size),
+                    CountText(curve.hosts), CountText(curve.launches),
                     RangeText(curve), Number(line.alpha_seconds * 1e6),
                     IntervalText(line.alpha_interval, 1e-6),
                     Number(line.beta_seconds_per_byte * 1e9),
@@ -276,7 +307,10 @@ std::string CostsText(const std::vector<CollectiveCosts>& collectives) {
                         ? Number(1e-9 / line.beta_seconds_per_byte)
                         : "-",
                     PercentOf(curve.median_relative_error),
-                    PercentOf(curve.InterpolationError())});
+                    PercentOf(curve.InterpolationError()),
+                    IntervalKind(curve.launches == 1
+                                     ? std::set<std::string>{"launches alike"}
+                                     : std::set<std::string>{})});
     }
   }
   std::string text = absl::StrCat(table.ToString(), "\n");
@@ -285,8 +319,8 @@ std::string CostsText(const std::vector<CollectiveCosts>& collectives) {
                     GrowthName(costs.growth),
                     costs.growth_is_assumed
                         ? ", assumed: one world size was measured\n"
-                        : absl::StrCat(", the best fit to ",
-                                       costs.curves.size(), " world sizes\n"));
+                        : absl::StrCat(", the best fit to ", WorldSizes(costs),
+                                       " world sizes\n"));
   }
   return text;
 }

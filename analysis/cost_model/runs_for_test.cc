@@ -29,6 +29,7 @@ CollectiveRecord RecordOf(const BenchRunForTest& config,
   record.count = bytes / 4;
   record.dtype = "float32";
   record.in_flight = config.in_flight;
+  record.launch = config.launch;
   record.trips = static_cast<double>(config.in_flight) *
                  (collective == "ping_pong" ? 2 : 1);
   const double share = rank == 1 ? 1 : 0.5;
@@ -53,8 +54,12 @@ std::vector<double> CallsForTest(double seconds, const NoiseForTest& noise,
   const double middle =
       seconds * std::exp(noise.deviation * normal(random) - shift);
   std::vector<double> calls;
+  double state = normal(random);
   for (int i = 0; i < noise.calls; ++i) {
-    double call = middle * std::exp(noise.spread * normal(random));
+    double call = middle * std::exp(noise.spread * state);
+    state =
+        noise.correlation * state +
+        std::sqrt(1 - noise.correlation * noise.correlation) * normal(random);
     if (uniform(random) < noise.tail) {
       call = middle * std::exp(shift) * (1.5 + 10 * uniform(random));
     }
@@ -106,6 +111,26 @@ RunTrace MakeBenchRun(const BenchRunForTest& config) {
     }
   }
   return run;
+}
+
+std::vector<RunTrace> MakeLaunches(const BenchRunForTest& config, int launches,
+                                   double launch_deviation, bool tail) {
+  std::mt19937_64 random(config.seed);
+  std::normal_distribution<double> normal;
+  std::student_t_distribution<double> student(3);
+  std::vector<RunTrace> runs;
+  for (int launch = 0; launch < launches; ++launch) {
+    BenchRunForTest one = config;
+    const double deviate = tail ? student(random) : normal(random);
+    const double shift = std::exp(launch_deviation * deviate);
+    one.seconds = [config, shift](double bytes) {
+      return shift * config.seconds(bytes);
+    };
+    one.launch = launch;
+    one.seed = random();
+    runs.push_back(MakeBenchRun(one));
+  }
+  return runs;
 }
 
 }  // namespace rankwise

@@ -18,6 +18,7 @@ struct NoiseForTest {
   double spread = 0.1;   // of the logarithm of a call's time
   double tail = 0.05;    // share of the calls that take up to 11 times as long
   double deviation = 0;  // of a size's logarithm from the line
+  double correlation = 0;  // of a call's logarithm with that of the one before
 };
 
 // `noise.calls` calls whose median is `seconds`, but for a deviation that they
@@ -50,7 +51,14 @@ struct BenchRunForTest {
   };
   NoiseForTest noise = {.calls = 20, .spread = 0, .tail = 0};
   uint64_t seed = 0;
+  int64_t launch = 0;
 };
+
+// One run per launch, each launch's times off by a share of its own:
+// log-normal by `launch_deviation`, with Student's t of 3 degrees of freedom if
+// `tail`. Seeds follow from `config.seed`.
+std::vector<RunTrace> MakeLaunches(const BenchRunForTest& config, int launches,
+                                   double launch_deviation, bool tail = false);
 
 // A row per collective and size. Rank 1 is the slowest, the others take half as
 // long; ping_pong has two trips. Iterations other than the last are

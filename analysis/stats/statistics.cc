@@ -153,6 +153,17 @@ Interval SeriesMedianInterval(absl::Span<const double> series) {
       series);
 }
 
+Interval GeometricMeanInterval(absl::Span<const double> sample) {
+  if (sample.size() < 2) return {kUnknown, kUnknown};
+  constexpr double kOutside = 0.05;
+  const double count = static_cast<double>(sample.size());
+  const double reach =
+      std::exp(StudentTwoSidedQuantile(kOutside, count - 1) *
+               StandardDeviation(Logarithms(sample)) / std::sqrt(count));
+  const double mean = GeometricMean(sample);
+  return {mean / reach, mean * reach};
+}
+
 double StudentTwoSidedP(double t, double degrees_of_freedom) {
   const double all = degrees_of_freedom + t * t;
   const double half = degrees_of_freedom / 2;

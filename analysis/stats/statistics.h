@@ -60,6 +60,11 @@ inline constexpr int64_t kFewestForMedian = 6;
 // 98.5 % from 15 values on, up to a correlation of 0.7.
 Interval SeriesMedianInterval(absl::Span<const double> series);
 
+// A 95 % interval of the geometric mean of what the values, independent of each
+// other, are drawn from: Student's t of their logarithms. NaN for fewer than
+// two values. Requires values above 0.
+Interval GeometricMeanInterval(absl::Span<const double> sample);
+
 // P(|T| > t) of Student's t distribution (Abramowitz and Stegun 1964, 26.7.1).
 // Degrees of freedom need not be whole. Requires t >= 0 and
 // degrees_of_freedom >= 1.

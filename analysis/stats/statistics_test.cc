@@ -173,6 +173,15 @@ TEST(SeriesMedianInterval, EqualAndAlternatingValuesAreNotCorrelated) {
   EXPECT_TRUE(std::isnan(SeriesMedianInterval({}).low));
 }
 
+// By hand: logarithms -1, 0 and 1 of deviation 1; t is 4.3027 for 2 degrees.
+TEST(GeometricMeanInterval, IsStudentsOfTheLogarithms) {
+  const double e = std::numbers::e;
+  const Interval interval = GeometricMeanInterval({e, 1, 1 / e});
+  EXPECT_NEAR(std::log(interval.high), 4.3027 / std::sqrt(3), 1e-4);
+  EXPECT_NEAR(interval.low * interval.high, 1, 1e-9);
+  EXPECT_TRUE(std::isnan(GeometricMeanInterval({1.0}).low));
+}
+
 TEST(StudentTest, QuantilesAreThoseOfTheTables) {
   EXPECT_NEAR(StudentTwoSidedQuantile(0.05, 1), 12.7062, 1e-4);
   EXPECT_NEAR(StudentTwoSidedQuantile(0.05, 2), 4.3027, 1e-4);

@@ -33,7 +33,7 @@ TEST_F(DryRunTest, ListsTheCellsAndTheTime) {
         "\nddp +2 +32 +5 +", "\nddp without communication +2 +32 +3 +",
         "\npipeline 1f1b +2 +4 x 16 +5 +",
         "\npipeline 1f1b without communication +2 +4 x 16 +3 +",
-        "\ncomm_bench +2 +- +1 +15.0 +15\n"}) {
+        "\ncomm_bench +2 +- +3 +9.0 +27\n"}) {
     EXPECT_THAT(outcome.output, ContainsRegex(row));
   }
   EXPECT_THAT(outcome.output,
@@ -79,14 +79,15 @@ TEST_F(DryRunTest, EarlierStudiesTellTheTime) {
 TEST_F(DryRunTest, AuxiliaryRunsAreMadeOnce) {
   const Outcome outcome = Study("--repetitions=2 --ablations=1 --comm_bench");
   EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
-  // 4 cells twice; single with batch 32, two cells without communication, and
-  // the benchmark once.
+  // 4 cells and the benchmark twice; single with batch 32, and two cells
+  // without communication.
   EXPECT_THAT(outcome.output,
-              HasSubstr(": 11 runs of 60 steps and 1 of comm_bench,"));
-  EXPECT_EQ(CountRecords(".jsonl"), 12);
+              HasSubstr(": 11 runs of 60 steps and 2 of comm_bench,"));
+  EXPECT_EQ(CountRecords(".jsonl"), 13);
   for (const char* name :
        {"single-x1-batch32-rep1", "ddp-x2-batch32-nocomm-rep1",
-        "ddp-x2-batch64-nocomm-rep1", "comm_bench-x2"}) {
+        "ddp-x2-batch64-nocomm-rep1", "comm_bench-x2-rep1",
+        "comm_bench-x2-rep2"}) {
     EXPECT_TRUE(fs::exists(root() / "out" / (std::string(name) + ".jsonl")))
         << name;
   }

@@ -50,6 +50,7 @@ ABSL_FLAG(bool, profile, false, "");
 ABSL_FLAG(bool, skip_communication, false, "");
 ABSL_FLAG(int64_t, traffic_steps, 0, "");
 // Of comm_bench.
+ABSL_FLAG(double, max_seconds, 0, "");
 ABSL_FLAG(std::string, timing, "", "");
 ABSL_FLAG(std::string, collectives, "", "");
 ABSL_FLAG(std::string, min_bytes, "", "");

@@ -43,8 +43,8 @@ constexpr absl::string_view kSizes[] = {
     "--model_size=", "--depth=", "--width=", "--sequence_length="};
 constexpr char kRough[] = "a rough guess for an idle EPYC core";
 constexpr double kEfficiency = 0.6;
-// 36 rows of --max_seconds=0.3 at most.
-constexpr double kCommBenchSeconds = 15;
+// 36 rows of --max_seconds=0.1, and a warm-up as long, at most.
+constexpr double kCommBenchSeconds = 9;
 
 bool HasItsOwnSize(const StudyConfig& config) {
   return absl::c_any_of(config.trainer_flags, [](absl::string_view flag) {

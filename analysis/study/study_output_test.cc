@@ -101,7 +101,7 @@ TEST_F(RunTimesTest, RoughlyByTheModel) {
   // 60 steps of 64 examples of 0.6 ms, on 2 ranks at 60 %; and start-up.
   EXPECT_DOUBLE_EQ(Load().Of(config_, run_)->seconds, 1.1 + 2.304 / 1.2);
   EXPECT_DOUBLE_EQ(Load().Of(config_, {"single", 1, 64})->seconds, 0.8 + 2.304);
-  EXPECT_DOUBLE_EQ(Load().Of(config_, {"comm_bench", 2, 0})->seconds, 15);
+  EXPECT_DOUBLE_EQ(Load().Of(config_, {"comm_bench", 2, 0})->seconds, 9);
   config_.trainer_flags = {"--width=4096"};
   EXPECT_FALSE(Load().Of(config_, run_).has_value());
   config_.trainer_flags = {};
@@ -168,7 +168,7 @@ TEST_F(RunTimesTest, OtherCellsAreEstimatedByTheRunsSoFar) {
   times.Add(run_, 19);
   EXPECT_DOUBLE_EQ(times.Of(config_, run_)->seconds, 12);
   EXPECT_DOUBLE_EQ(times.Of(config_, other)->seconds, 12);
-  EXPECT_DOUBLE_EQ(times.Of(config_, {"comm_bench", 2, 0})->seconds, 15);
+  EXPECT_DOUBLE_EQ(times.Of(config_, {"comm_bench", 2, 0})->seconds, 9);
   EXPECT_EQ(times.Sum(config_, {run_, other}), absl::Seconds(24));
 }
 

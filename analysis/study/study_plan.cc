@@ -14,6 +14,9 @@
 namespace rankwise {
 namespace {
 
+// Iterations of one launch share its placement and are not independent.
+constexpr int64_t kBenchmarkLaunches = 3;
+
 // The number of stages per rank that the schedule needs.
 int64_t ChunksPerRank(absl::string_view schedule) {
   const bool two = schedule == "interleaved_1f1b" || schedule == "zbv" ||
@@ -53,7 +56,8 @@ class Cells {
       if (run.world_size == 1) continue;
       AddAblations(run);
       if (config_.comm_bench && !IsOneProcess(run.trainer))
-        AddOnce({"comm_bench", run.world_size, 0}, 1);
+        AddOnce({"comm_bench", run.world_size, 0},
+                std::min(config_.repetitions, kBenchmarkLaunches));
     }
   }
 
@@ -228,10 +232,10 @@ std::vector<std::string> CommBenchArguments(const StudyConfig& config,
                                             const std::string& record_path) {
   std::vector<std::string> arguments = {
       absl::StrCat("--record=", record_path),
-      "--collectives=all_reduce,send_recv,ping_pong",
-      "--min_bytes=8",
+      "--collectives=all_reduce,send_recv,ping_pong", "--min_bytes=8",
       "--max_bytes=16M",
-      "--timing=host",
+      // A launch is one observation: several short ones say more.
+      "--max_seconds=0.1", "--timing=host",
       absl::StrCat("--threads=", ThreadsPerRank(config))};
   AddRanks(config, run, &arguments);
   for (const std::string& flag : config.trainer_flags) {
@@ -303,8 +307,7 @@ std::string PlannedRun::CellStem() const {
 }
 
 std::string PlannedRun::FileStem() const {
-  return IsTraining() ? absl::StrCat(CellStem(), "-rep", repetition)
-                      : CellStem();
+  return absl::StrCat(CellStem(), "-rep", repetition);
 }
 
 bool PlannedRun::operator<(const PlannedRun& other) const {

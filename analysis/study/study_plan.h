@@ -32,7 +32,7 @@ struct PlannedRun {
   std::string Name() const;
   // "ddp-x2-batch32", "pipeline-1f1b-x2-batch4x16", "ddp-x2-batch32-nocomm"
   std::string CellStem() const;
-  // CellStem and the repetition, "ddp-x2-batch32-rep1"; "comm_bench-x2".
+  // CellStem and the repetition: "ddp-x2-batch32-rep1", "comm_bench-x2-rep1".
   std::string FileStem() const;
   bool IsTraining() const { return trainer != "comm_bench"; }
   bool HasMicroBatches() const {
@@ -65,9 +65,10 @@ struct StudyPlan {
 //   data_parallel, fsdp, tensor_parallel and hybrid, which cannot leave it out;
 // - the base trainer on one rank with that cell's batch per rank, or, of a
 //   pipeline, per micro-batch;
-// and, where config.comm_bench says so, comm_bench once at every world size
-// above one.
-// Expects a config that CheckStudyConfig accepts.
+// and, where config.comm_bench says so, comm_bench at every world size above
+// one, up to 3 times, as often as config.repetitions: costs fitted to one
+// launch say nothing about the next. Expects a config that CheckStudyConfig
+// accepts.
 StudyPlan PlanStudy(const StudyConfig& config,
                     absl::Span<const PlannedRun> fixed_memory = {});
 

@@ -7,7 +7,6 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
-#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -98,23 +97,6 @@ std::vector<double> SamplesOf(const Records& ranks) {
   return samples;
 }
 
-void FillInTime(LaunchSpread& spread) {
-  constexpr double kOutside = 0.05;
-  std::vector<double> logs;
-  for (const double median : spread.median_seconds) {
-    logs.push_back(std::log(median));
-  }
-  spread.seconds = GeometricMean(spread.median_seconds);
-  spread.low_seconds = spread.high_seconds =
-      std::numeric_limits<double>::quiet_NaN();
-  if (logs.size() < 2) return;
-  const auto launches = static_cast<double>(logs.size());
-  const double reach = StudentTwoSidedQuantile(kOutside, launches - 1) *
-                       StandardDeviation(logs) / std::sqrt(launches);
-  spread.low_seconds = spread.seconds * std::exp(-reach);
-  spread.high_seconds = spread.seconds * std::exp(reach);
-}
-
 std::optional<LaunchSpread> Compare(const Launches& launches) {
   LaunchSpread result;
   std::vector<double> within;
@@ -136,7 +118,10 @@ std::optional<LaunchSpread> Compare(const Launches& launches) {
   if (medians.size() > 1 && mean > 0)
     result.deviation = StandardDeviation(medians) / mean;
   result.within = Median(within);
-  FillInTime(result);
+  result.seconds = GeometricMean(medians);
+  const Interval interval = GeometricMeanInterval(medians);
+  result.low_seconds = interval.low;
+  result.high_seconds = interval.high;
   return result;
 }
 
