@@ -327,6 +327,8 @@ absl::StatusOr<SimulatedLayout> SimulateDdpLayout(
   for (const ReadyBucket& bucket : buckets) {
     AddExtrapolations(layout, bucket.bytes, network, result.extrapolations);
   }
+  for (const CostEstimate& cost : costs)
+    result.conditions.insert(cost.conditions.begin(), cost.conditions.end());
   for (const RecordedDdp* run : source.runs) {
     result.runs.push_back(
         SimulateRun(*run, source.factors, plan, buckets, costs));

@@ -65,10 +65,13 @@ TEST(EstimateStep, IntervalHoldsTheCostsOfCommunication) {
 
 TEST(EstimateStep, IntervalHoldsTheModelsOwnError) {
   const Runs runs = {std::vector<StepSample>(50, Sure(2))};
-  const StepEstimate estimate = EstimateStep(runs, 1, /*model_deviation=*/0.1);
-  EXPECT_EQ(estimate.step_seconds, 2);
-  EXPECT_NEAR(estimate.step_interval.low, 2 - 1.96 * 0.2, 0.06);
-  EXPECT_NEAR(estimate.step_interval.high, 2 + 1.96 * 0.2, 0.06);
+  for (const auto& [configurations, t] : {std::pair(4, 2.776), {100, 1.984}}) {
+    const StepEstimate estimate =
+        EstimateStep(runs, 1, {configurations, 0.1, configurations});
+    EXPECT_EQ(estimate.step_seconds, 2);
+    EXPECT_NEAR(estimate.step_interval.low, 2 - t * 0.2, 0.15);
+    EXPECT_NEAR(estimate.step_interval.high, 2 + t * 0.2, 0.15);
+  }
 }
 
 TEST(EstimateStep, EqualInputGivesEqualIntervals) {

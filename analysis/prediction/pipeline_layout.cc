@@ -375,6 +375,8 @@ absl::StatusOr<SimulatedLayout> SimulatePipelineLayout(
     result.extrapolations.push_back(ComputeOf(layout.dp, recorded.dp));
   }
   AddOnce(messages.extrapolations, result.extrapolations);
+  for (const CostEstimate* cost : {&messages.low, &messages.high})
+    result.conditions.insert(cost->conditions.begin(), cost->conditions.end());
   StageCalls calls;
   for (const std::vector<double>& rank : gradients) {
     std::vector<CostEstimate>& of_rank = calls.emplace_back();
@@ -382,6 +384,8 @@ absl::StatusOr<SimulatedLayout> SimulatePipelineLayout(
       ASSIGN_OR_RETURN(of_rank.emplace_back(),
                        network.Estimate("all_reduce", bytes, layout.dp,
                                         HostsOfReplicas(layout)));
+      const std::set<std::string>& conditions = of_rank.back().conditions;
+      result.conditions.insert(conditions.begin(), conditions.end());
       AddOnce(network.Extrapolations("all_reduce", bytes, layout.dp,
                                      HostsOfReplicas(layout)),
               result.extrapolations);

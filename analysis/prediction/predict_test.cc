@@ -185,8 +185,8 @@ TEST(RunPredict, SaysHowOftenIntervalsHeldAndHowWideTheyWere) {
   flags.fit_up_to = 2;
   const auto text = RunPredict(flags);
   ASSERT_TRUE(text.ok()) << text.status();
-  EXPECT_THAT(*text, HasSubstr("100.0 % of 1 point lies within their 95 % "
-                               "interval; intervals are 0.0 % of the step "
+  EXPECT_THAT(*text, HasSubstr("100.0 % of 1 point lies within their interval; "
+                               "intervals are 0.0 % of the step "
                                "wide at the median."))
       << *text;
 }

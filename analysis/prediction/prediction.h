@@ -4,6 +4,7 @@
 #define RANKWISE_ANALYSIS_PREDICTION_PREDICTION_H_
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -19,7 +20,8 @@
 
 namespace rankwise {
 
-// The predicted step of a layout; step_seconds is Throughput::step_seconds.
+// The predicted step of a layout; step_seconds is Throughput::step_seconds. Its
+// intervals are of 95 % if nothing has to be taken for granted.
 struct Prediction : StepEstimate {
   Layout layout = {};
   int64_t fitted_runs = 0;  // repetitions that the interval is made from
@@ -32,6 +34,8 @@ struct Prediction : StepEstimate {
   // each.
   std::vector<std::string> extrapolations = {};
   std::vector<std::string> assumptions = {};
+  // What the interval takes for granted, as CostEstimate::conditions.
+  std::set<std::string> conditions = {};
 
   bool extrapolated() const { return !extrapolations.empty(); }
 };
@@ -68,12 +72,6 @@ struct Score {
   std::vector<std::string> left_out;  // held-out cells without a prediction
 };
 
-// What the model of ddp is off by where it can be tried.
-struct ModelError {
-  int configurations = 0;
-  double deviation = 0;  // root mean square of predicted over measured, less 1
-};
-
 // Predicts from a study's runs: computing from the recorded steps, buckets from
 // the traffic records of ddp, stages from the timelines of the pipelines, and
 // communication from `network`.
@@ -101,7 +99,7 @@ class Predictor {
   NetworkModel network_;
   DdpRecordings ddp_;
   std::vector<RecordedPipeline> pipelines_;
-  ModelError error_;  // of ddp
+  ModelError ddp_error_, pipeline_error_;
   ExampleUnit unit_;
 };
 

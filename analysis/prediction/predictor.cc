@@ -78,7 +78,7 @@ Center CenterOf(const std::vector<std::vector<double>>& runs, int64_t ranks) {
 }
 
 Interval DrawInterval(const std::vector<Samples>& runs, int64_t ranks,
-                      double model_deviation) {
+                      const ModelError& error) {
   std::mt19937_64 random(kSeed);
   std::normal_distribution<double> normal;
   const std::vector<double> medians = NumbersOf(runs, [](const Samples& run) {
@@ -89,6 +89,9 @@ Interval DrawInterval(const std::vector<Samples>& runs, int64_t ranks,
       runs.size() < 2 ? 0
                       : StandardDeviation(medians) * std::sqrt(1 + 1 / count);
   std::student_t_distribution<double> student(std::max(1.0, count - 1));
+  // The deviation of few configurations is itself not well known.
+  std::student_t_distribution<double> of_model(
+      std::max(1, error.degrees_of_freedom));
   std::vector<double> draws;
   for (int i = 0; i < kDraws; ++i) {
     const double z = normal(random);
@@ -102,7 +105,7 @@ Interval DrawInterval(const std::vector<Samples>& runs, int64_t ranks,
     }
     const Center center = CenterOf(resampled, ranks);
     double step = center.median + center.noise;
-    if (model_deviation > 0) step *= 1 + model_deviation * normal(random);
+    if (error.deviation > 0) step *= 1 + error.deviation * of_model(random);
     draws.push_back(step + spread * student(random));
   }
   return {std::max(0.0, Quantile(draws, 0.025)), Quantile(draws, 0.975)};
@@ -155,6 +158,27 @@ std::string NoiseLine(const SimulatedLayout& simulated, double seconds) {
           : "");
 }
 
+ModelError ModelErrorOf(absl::Span<const double> errors, int parameters) {
+  if (errors.empty()) return {};
+  const std::vector<double> squares =
+      NumbersOf(errors, [](double error) { return error * error; });
+  const int count = static_cast<int>(errors.size());
+  return {count, std::sqrt(Mean(squares)), std::max(1, count - parameters)};
+}
+
+// Adds what a configuration's prediction is off by; nothing where it could not
+// be predicted.
+void AddError(const absl::StatusOr<SimulatedLayout>& simulated,
+              absl::Span<const double> measured_seconds,
+              std::vector<double>& errors) {
+  const double measured = Median(measured_seconds);
+  if (!simulated.ok() || !(measured > 0)) return;
+  errors.push_back(
+      EstimateStep(simulated->runs, simulated->waiting).step_seconds /
+          measured -
+      1);
+}
+
 // What the model is off by where ddp ran on several ranks: it predicts each of
 // these configurations from its own computing, so that communication and
 // waiting are put to the test.
@@ -168,47 +192,75 @@ ModelError TryOnRecorded(const DdpRecordings& ddp,
     measured[{run.world_size, run.hosts, run.batch}].push_back(
         run.step_seconds);
   }
-  ModelError error;
-  double squares = 0;
+  std::vector<double> errors;
   for (const auto& [configuration, seconds] : measured) {
     const auto [dp, hosts, batch] = configuration;
     const Layout layout = {.dp = dp,
                            .batch_per_rank = static_cast<int64_t>(batch),
                            .ranks_per_host = hosts > 1 ? dp / hosts : 0,
                            .hierarchical = ddp.runs[0].hierarchical};
-    const absl::StatusOr<SimulatedLayout> simulated =
-        SimulateDdpLayout(ddp, layout, network);
-    if (!simulated.ok()) continue;
-    const double predicted =
-        EstimateStep(simulated->runs, simulated->waiting).step_seconds;
-    const double off = predicted / Median(seconds) - 1;
-    squares += off * off;
-    ++error.configurations;
+    AddError(SimulateDdpLayout(ddp, layout, network), seconds, errors);
   }
-  if (error.configurations > 0) {
-    error.deviation = std::sqrt(squares / error.configurations);
-  }
-  return error;
+  return ModelErrorOf(errors, /*parameters=*/0);
 }
 
-std::string ModelErrorLine(const ModelError& error) {
-  if (error.configurations == 0) {
-    return "ddp was recorded on no more than one rank: the interval does not "
-           "hold what the model is off by";
+// The layout in which a pipeline ran.
+Layout LayoutOf(const RecordedPipeline& pipeline) {
+  return {.dp = pipeline.dp,
+          .pp = pipeline.pp,
+          .batch_per_rank = static_cast<int64_t>(pipeline.micro_batch_examples),
+          .micro_batches = pipeline.micro_batches,
+          .schedule = pipeline.schedule,
+          .chunks = pipeline.stages / pipeline.pp};
+}
+
+// The same for pipelines: each recorded configuration is predicted from the
+// others, as its own timelines would give its own step.
+ModelError TryOnOthers(absl::Span<const RecordedPipeline> pipelines,
+                       double gradient_bytes, const NetworkModel& network) {
+  std::map<std::string, std::vector<const RecordedPipeline*>> configurations;
+  const auto name = [](const RecordedPipeline& pipeline) {
+    return absl::StrCat(LayoutOf(pipeline).Name(), " of ",
+                        pipeline.micro_batch_examples, " in ", pipeline.stages);
+  };
+  for (const RecordedPipeline& pipeline : pipelines)
+    configurations[name(pipeline)].push_back(&pipeline);
+  std::vector<double> errors;
+  for (const auto& [configuration, runs] : configurations) {
+    std::vector<RecordedPipeline> others;
+    for (const RecordedPipeline& pipeline : pipelines) {
+      if (name(pipeline) != configuration) others.push_back(pipeline);
+    }
+    AddError(SimulatePipelineLayout(others, LayoutOf(*runs[0]), gradient_bytes,
+                                    network),
+             NumbersOf(runs, [](const auto* run) { return run->step_seconds; }),
+             errors);
   }
-  return absl::StrCat(
-      "the interval holds what the model is off by where ddp was recorded on "
-      "several ranks: ",
-      PercentText(error.deviation), " (root mean square of ",
-      Counted(error.configurations, "configuration"), ")");
+  return ModelErrorOf(errors, /*parameters=*/1);
+}
+
+std::string ModelErrorLine(const ModelError& error, bool is_pipeline) {
+  if (error.configurations == 0) {
+    return is_pipeline
+               ? "no recorded pipeline can be predicted from the others: the "
+                 "interval does not hold what the model is off by"
+               : "ddp was recorded on no more than one rank: the interval does "
+                 "not hold what the model is off by";
+  }
+  return absl::StrCat("the interval holds what the model is off by where ",
+                      is_pipeline
+                          ? "recorded pipelines are predicted from each other: "
+                          : "ddp was recorded on several ranks: ",
+                      PercentText(error.deviation), " (root mean square of ",
+                      Counted(error.configurations, "configuration"), ")");
 }
 
 Prediction Summarize(const Layout& layout, SimulatedLayout simulated,
                      const ModelError& error) {
-  // The stages of a pipeline are costed otherwise.
-  const bool tried = layout.pp == 1 && layout.dp > 1;
+  // One rank's step is as it was recorded.
+  const bool modelled = layout.world_size() > 1;
   Prediction prediction{EstimateStep(simulated.runs, simulated.waiting,
-                                     tried ? error.deviation : 0),
+                                     modelled ? error : ModelError()),
                         layout, static_cast<int64_t>(simulated.runs.size())};
   const double examples =
       layout.dp * layout.batch_per_rank * layout.micro_batches;
@@ -228,8 +280,13 @@ Prediction Summarize(const Layout& layout, SimulatedLayout simulated,
   if (simulated.runs.size() == 1) {
     simulated.assumptions.push_back(
         "one run was recorded: the interval does not hold how runs differ");
+    simulated.conditions.insert("runs alike");
   }
-  if (tried) simulated.assumptions.push_back(ModelErrorLine(error));
+  if (modelled) {
+    simulated.assumptions.push_back(ModelErrorLine(error, layout.pp > 1));
+    if (error.configurations == 0) simulated.conditions.insert("model exact");
+  }
+  prediction.conditions = std::move(simulated.conditions);
   prediction.assumptions = std::move(simulated.assumptions);
   return prediction;
 }
@@ -312,7 +369,7 @@ double SecondsAt(const CostEstimate& cost, CostSide side) {
 }
 
 StepEstimate EstimateStep(absl::Span<const std::vector<StepSample>> runs,
-                          int64_t ranks, double model_deviation) {
+                          int64_t ranks, const ModelError& error) {
   const std::vector<Samples> thinned = Thinned(runs);
   std::vector<std::vector<double>> values;
   Samples all;
@@ -327,7 +384,7 @@ StepEstimate EstimateStep(absl::Span<const std::vector<StepSample>> runs,
   estimate.exposed_comm_seconds =
       Median(PartOf(all, &StepTimes::exposed_comm_seconds));
   estimate.bubble_seconds = Median(PartOf(all, &StepTimes::bubble_seconds));
-  const Interval drawn = DrawInterval(thinned, ranks, model_deviation);
+  const Interval drawn = DrawInterval(thinned, ranks, error);
   estimate.step_interval = {std::min(drawn.low, estimate.step_seconds),
                             std::max(drawn.high, estimate.step_seconds)};
   return estimate;
@@ -354,7 +411,9 @@ absl::StatusOr<Predictor> Predictor::Create(absl::Span<const RunTrace> runs,
         "nor a pipeline with timelines was recorded; record them: bazel run "
         "//trainers:ddp -- --nproc=2 --traffic_steps=10 --record=FILE");
   }
-  predictor.error_ = TryOnRecorded(predictor.ddp_, network);
+  predictor.ddp_error_ = TryOnRecorded(predictor.ddp_, network);
+  predictor.pipeline_error_ =
+      TryOnOthers(predictor.pipelines_, GradientBytes(predictor.ddp_), network);
   return predictor;
 }
 
@@ -371,7 +430,9 @@ absl::StatusOr<Prediction> Predictor::Predict(const Layout& layout) const {
                        ? SimulateDdpLayout(ddp_, layout, network_)
                        : SimulatePipelineLayout(pipelines_, layout,
                                                 GradientBytes(ddp_), network_));
-  Prediction prediction = Summarize(layout, std::move(simulated), error_);
+  Prediction prediction =
+      Summarize(layout, std::move(simulated),
+                layout.pp == 1 ? ddp_error_ : pipeline_error_);
   prediction.unit = unit_;
   return prediction;
 }

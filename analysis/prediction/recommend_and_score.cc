@@ -219,7 +219,7 @@ std::string CoverageLine(const Score& score) {
                 "Coverage is not known: every point was fitted to "
                 "fewer than ",
                 kFewestRunsForCoverage, " runs")
-          : absl::StrFormat("%s of %d %s within their 95 %% interval",
+          : absl::StrFormat("%s of %d %s within their interval",
                             PercentText(score.coverage), judged,
                             judged == 1 ? "point lies" : "points lie");
   return absl::StrFormat("%s; intervals are %s of the step wide at the median.",
@@ -271,9 +271,10 @@ std::string PredictionTable(absl::Span<const Prediction> predictions,
   const ExampleUnit unit =
       predictions.empty() ? ExampleUnit() : predictions[0].unit;
   std::vector<std::string> header = {
-      "layout",        "batch",        "step ms", "95 % interval",
+      "layout",        "batch",        "step ms", "interval",
       unit.RateName(), "exposed comm", "bubble",  "memory MB"};
   if (with_efficiency) header.push_back("efficiency");
+  header.push_back("interval is");
   TextTable table(std::move(header), /*left_columns=*/1);
   bool extrapolated = false;
   for (const Prediction& prediction : predictions) {
@@ -298,6 +299,7 @@ std::string PredictionTable(absl::Span<const Prediction> predictions,
     if (with_efficiency) {
       cells.push_back(PercentText(prediction.examples_per_second / ideal));
     }
+    cells.push_back(IntervalKind(prediction.conditions));
     table.AddRow(std::move(cells));
   }
   std::string links;
@@ -368,8 +370,8 @@ absl::StatusOr<Score> ScorePredictions(absl::Span<const RunTrace> runs,
 }
 
 std::string ScoreTable(const Score& score) {
-  TextTable table({"held out", "batch", "predicted ms", "95 % interval",
-                   "measured ms", "error", "covered"},
+  TextTable table({"held out", "batch", "predicted ms", "interval",
+                   "measured ms", "error", "covered", "interval is"},
                   /*left_columns=*/1);
   for (const ScoredPrediction& point : score.points) {
     table.AddRow(
@@ -380,7 +382,8 @@ std::string ScoreTable(const Score& score) {
                          MillisecondsText(point.prediction.step_interval.low),
                          MillisecondsText(point.prediction.step_interval.high)),
          MillisecondsText(point.measured_seconds),
-         SignedPercentText(point.error), Covered(point)});
+         SignedPercentText(point.error), Covered(point),
+         IntervalKind(point.prediction.conditions)});
   }
   std::string text =
       absl::StrFormat("%s\nFitted up to %s: median error %s of %d points. %s\n",

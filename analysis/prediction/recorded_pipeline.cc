@@ -266,6 +266,8 @@ std::optional<RecordedPipeline> Collect(const RunTrace& run,
     return std::nullopt;
   pipeline.micro_batch_examples =
       ExamplesPerStep(run, config) / pipeline.micro_batches;
+  const absl::StatusOr<Throughput> throughput = MeasureThroughput(run, config);
+  if (throughput.ok()) pipeline.step_seconds = throughput->step_seconds;
   StageReader reader(pipeline.stages, pipeline.pp);
   for (const RankTrace& rank : run.ranks) {
     for (const TimelineRecord& timeline : rank.timelines) {

@@ -5,6 +5,7 @@
 #define RANKWISE_ANALYSIS_PREDICTION_RECORDINGS_H_
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -145,6 +146,7 @@ struct RecordedPipeline {
   // there was one replica, or no traffic was recorded.
   std::vector<std::vector<double>> gradient_bytes;  // [pp]
   double message_seconds = 0;  // by the trainer's own measurement of its link
+  double step_seconds = 0;     // Throughput's; 0: not known
   std::vector<double> peak_bytes;         // [pp], 0: not known
   std::vector<int64_t> peak_activations;  // [pp]
 };
@@ -195,8 +197,17 @@ enum class CostSide { kLow, kMiddle, kHigh };
 
 double SecondsAt(const CostEstimate& cost, CostSide side);
 
+// What the model is off by where it can be tried, as a share of the step.
+struct ModelError {
+  int configurations = 0;  // that were tried
+  double deviation = 0;  // root mean square of predicted over measured, less 1
+  // Of the deviation: the configurations; one less where each is predicted from
+  // the others, as the errors of two are then equal and opposite.
+  int degrees_of_freedom = 0;
+};
+
 struct StepEstimate : StepTimes {  // medians
-  Interval step_interval = {};     // 95 %, of the median step of a future run
+  Interval step_interval = {};     // of the median step of a future run
   // What the slowest of the ranks adds to the median of one.
   double noise_seconds = 0;
 };
@@ -206,10 +217,9 @@ struct StepEstimate : StepTimes {  // medians
 // largest of n is the 0.5^(1/n) quantile of one. `runs`: one list of samples
 // per run, none of them empty.
 //
-// The interval is that of docs/prediction.md, with the model's own error:
-// `model_deviation` is its standard deviation as a share of the step.
+// The interval is that of docs/prediction.md, with the model's own `error`.
 StepEstimate EstimateStep(absl::Span<const std::vector<StepSample>> runs,
-                          int64_t ranks, double model_deviation = 0);
+                          int64_t ranks, const ModelError& error = {});
 
 struct SimulatedLayout {
   std::vector<std::vector<StepSample>> runs;  // per run that was recorded
@@ -222,6 +232,7 @@ struct SimulatedLayout {
   // Extrapolations beyond the measurements, one line each.
   std::vector<std::string> extrapolations;
   std::vector<std::string> assumptions;
+  std::set<std::string> conditions;  // of the costs: CostEstimate::conditions
 };
 
 // Where a layout's computing comes from.
