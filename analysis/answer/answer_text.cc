@@ -116,7 +116,7 @@ std::vector<std::string> RowCells(const ScalingRow& row, const RateColumn& rate,
       speedup,
       efficiency,
       interval,
-      PercentText(MedianOf(cell, &Throughput::exposed_comm_share)),
+      PercentText(MedianOf(cell, &Throughput::comm_wait_share)),
       PercentText(MedianOf(cell, &Throughput::data_wait_share))};
   if (with_mfu) cells.push_back(PercentText(ModelFlopsUtilization(cell)));
   if (with_memory) cells.push_back(PercentText(MemoryBandwidthShare(cell)));

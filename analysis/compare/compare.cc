@@ -26,7 +26,7 @@ ABSL_FLAG(double, alpha, 0.05,
           "of equal code report a change");
 ABSL_FLAG(std::string, metrics, "",
           "comma-separated names: step_seconds, examples_per_second, "
-          "exposed_comm_seconds, data_wait_seconds, peak_bytes, call_seconds; "
+          "comm_wait_seconds, data_wait_seconds, peak_bytes, call_seconds; "
           "empty: all");
 ABSL_FLAG(std::string, repetitions_of_calls, "launches",
           "what counts as a repetition of a collective: launches, or "

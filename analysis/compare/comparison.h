@@ -33,7 +33,7 @@ inline constexpr double kNegligibleStepShare = 0.01;
 inline constexpr Metric kMetrics[] = {
     {"step_seconds", Metric::Unit::kSeconds, false},
     {"examples_per_second", Metric::Unit::kPerSecond, false},
-    {"exposed_comm_seconds", Metric::Unit::kSeconds, true},
+    {"comm_wait_seconds", Metric::Unit::kSeconds, true},
     {"data_wait_seconds", Metric::Unit::kSeconds, true},
     {"peak_bytes", Metric::Unit::kBytes, false},
     {"call_seconds", Metric::Unit::kSeconds, false},

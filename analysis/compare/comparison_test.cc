@@ -173,7 +173,7 @@ TEST(Verdict, IsByThePCorrectedForTheNumberOfFigures) {
   EXPECT_EQ(Compare(a, b, config).verdict, Verdict::kWorse);
   EXPECT_EQ(Compare(b, a, config).verdict, Verdict::kBetter);
   RecordSet many_a = SetOf({a}), many_b = SetOf({b});
-  for (const char* metric : {"examples_per_second", "exposed_comm_seconds",
+  for (const char* metric : {"examples_per_second", "comm_wait_seconds",
                              "data_wait_seconds", "peak_bytes"}) {
     for (RecordSet* set : {&many_a, &many_b}) {
       set->configurations[0].samples[metric] = Around(1);
@@ -236,17 +236,15 @@ TEST(Verdict, SmallPartsOfTheStepDoNotCount) {
 }
 
 TEST(Verdict, OutOfNothingIsJudgedByTheStep) {
-  const MetricSample none{"exposed_comm_seconds", {0, 0, 0, 0, 0}, 0.1};
-  const Change half =
-      Compare(none, {"exposed_comm_seconds", Around(0.05), 0.1});
+  const MetricSample none{"comm_wait_seconds", {0, 0, 0, 0, 0}, 0.1};
+  const Change half = Compare(none, {"comm_wait_seconds", Around(0.05), 0.1});
   EXPECT_EQ(half.verdict, Verdict::kWorse);
+  EXPECT_EQ(Compare(none, {"comm_wait_seconds", Around(0.0005), 0.1}).verdict,
+            Verdict::kEquivalent);  // 0.5 % of the step
   EXPECT_EQ(
-      Compare(none, {"exposed_comm_seconds", Around(0.0005), 0.1}).verdict,
-      Verdict::kEquivalent);  // 0.5 % of the step
-  EXPECT_EQ(
-      Compare(none, {"exposed_comm_seconds", {0, 0, 0.05, 0.05, 0.05}}).verdict,
+      Compare(none, {"comm_wait_seconds", {0, 0, 0.05, 0.05, 0.05}}).verdict,
       Verdict::kCannotSay);  // p = 0.07
-  EXPECT_EQ(Compare({"exposed_comm_seconds", Around(0.05), 0.1}, none).verdict,
+  EXPECT_EQ(Compare({"comm_wait_seconds", Around(0.05), 0.1}, none).verdict,
             Verdict::kBetter);
 }
 
@@ -290,7 +288,7 @@ TEST(CompareRecordSets, SaysWhereTheCodeChangedBetweenRepetitions) {
 TEST(CompareRecordSets, MetricsThatAreZeroOrNotAskedForAreLeftOut) {
   const RecordSet set = SetOf({{"step_seconds", Around(1)},
                                {"examples_per_second", Around(64)},
-                               {"exposed_comm_seconds", {0, 0}, 1}});
+                               {"comm_wait_seconds", {0, 0}, 1}});
   EXPECT_EQ(CompareRecordSets(set, set, {})->changes.size(), 2u);
   ChangeConfig config;
   config.metrics = {"examples_per_second"};
@@ -346,7 +344,7 @@ TEST(CompareRecordSets, SaysWhatOnlyOneSideHas) {
 
 TEST(CompareRecordSets, SaysWhichMetricOnlyOneSideHas) {
   const RecordSet a = SetOf({{"step_seconds", Around(1)},
-                             {"exposed_comm_seconds", {0, 0}},
+                             {"comm_wait_seconds", {0, 0}},
                              {"peak_bytes", Around(1e9)}});
   const RecordSet b = SetOf({{"step_seconds", Around(1)}});
   const auto lost = CompareRecordSets(a, b, {});
@@ -456,7 +454,7 @@ TEST(ParseMetrics, NamesOrAll) {
   EXPECT_EQ(ParseMetrics("")->size(), 6u);
   EXPECT_EQ(ParseMetrics("step_seconds,speed").status().message(),
             "--metrics=step_seconds,speed: there is no \"speed\"; there are "
-            "step_seconds, examples_per_second, exposed_comm_seconds, "
+            "step_seconds, examples_per_second, comm_wait_seconds, "
             "data_wait_seconds, peak_bytes, call_seconds");
   EXPECT_FALSE(ParseMetrics("step_seconds,").ok());
 }

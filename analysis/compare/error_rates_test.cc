@@ -203,7 +203,7 @@ TEST_P(ErrorRates, WhatIsAtTheThresholdSeldomPasses) {
 // repetitions are too few for Welch's degrees of freedom to be exact.
 TEST_P(ErrorRates, PartsOfTheStepAtTheirLimitSeldomPass) {
   ChangeConfig config;
-  config.metrics = {"exposed_comm_seconds"};
+  config.metrics = {"comm_wait_seconds"};
   const int trials = Trials(30);
   for (const auto& [seconds, most] :
        {std::pair(0.0001, 0.035), std::pair(0.002, 0.025),

@@ -49,13 +49,13 @@ std::map<std::string, std::vector<double>> SamplesOf(
   std::map<std::string, std::vector<double>> samples = {
       {"step_seconds", cell.Values(&Throughput::step_seconds)},
       {"examples_per_second", cell.Values(&Throughput::examples_per_second)}};
-  // Exposed communication is not known within captured steps.
-  const bool knows_exposed =
-      !std::isnan(Median(cell.Values(&Throughput::exposed_comm_share)));
+  // Communication waits are not known within captured steps.
+  const bool knows_waits =
+      !std::isnan(Median(cell.Values(&Throughput::comm_wait_share)));
   for (size_t index : cell.run_indices) {
     const RunTrace& run = runs[index];
-    if (knows_exposed) {
-      samples["exposed_comm_seconds"].push_back(
+    if (knows_waits) {
+      samples["comm_wait_seconds"].push_back(
           MeanSeconds(run, config, &StepRecord::exposed_comm_seconds));
     }
     samples["data_wait_seconds"].push_back(

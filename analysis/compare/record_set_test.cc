@@ -85,7 +85,7 @@ TEST(MeasureRecordSet, ParameterServersDoNotDiluteTheWorkersSeconds) {
   const RecordSet set = MeasureRecordSet({run}, {});
   ASSERT_EQ(set.configurations.size(), 1u);
   const auto& samples = set.configurations[0].samples;
-  EXPECT_NEAR(samples.at("exposed_comm_seconds")[0], 0.01, 1e-12);
+  EXPECT_NEAR(samples.at("comm_wait_seconds")[0], 0.01, 1e-12);
   EXPECT_NEAR(samples.at("data_wait_seconds")[0], 0.005, 1e-12);
 }
 
@@ -342,7 +342,7 @@ TEST(TrainerConfigurations, ARunIsARepetition) {
   EXPECT_EQ(found[0].unit, "run");
   EXPECT_THAT(ValuesOf(found[0], "step_seconds"), ElementsAre(0.1, 0.2));
   EXPECT_EQ(ValuesOf(found[0], "examples_per_second").size(), 2u);
-  const auto exposed = ValuesOf(found[0], "exposed_comm_seconds");
+  const auto exposed = ValuesOf(found[0], "comm_wait_seconds");
   ASSERT_EQ(exposed.size(), 2u);
   EXPECT_NEAR(exposed[0], 0.01, 1e-12);
   EXPECT_NEAR(exposed[1], 0.02, 1e-12);
@@ -357,7 +357,7 @@ TEST(TrainerConfigurations, PartsAreMeansOverStepsAndRanksAfterWarmUp) {
       step.exposed_comm_seconds = step.step <= 10 ? 99 : 0.001 * trace.run.rank;
     }
   }
-  EXPECT_NEAR(ValuesOf(MeasureTrainers({run})[0], "exposed_comm_seconds")[0],
+  EXPECT_NEAR(ValuesOf(MeasureTrainers({run})[0], "comm_wait_seconds")[0],
               0.0005, 1e-12);
 }
 
@@ -367,7 +367,7 @@ TEST(TrainerConfigurations, CapturedStepsOfSeveralRanksHaveNoExposedTime) {
     for (StepRecord& step : trace.steps) step.captured_seconds = 0.08;
   }
   const std::vector<Configuration> found = MeasureTrainers({run});
-  EXPECT_EQ(ValuesOf(found[0], "exposed_comm_seconds").size(), 0u);
+  EXPECT_EQ(ValuesOf(found[0], "comm_wait_seconds").size(), 0u);
   EXPECT_EQ(ValuesOf(found[0], "step_seconds").size(), 1u);
 }
 

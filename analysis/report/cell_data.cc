@@ -104,7 +104,7 @@ json CellData(const Cell& cell, const RateColumn& rate) {
       {"examples_per_second", cell.ExamplesPerSecond()},
       {"rate", rate.Of(cell, cell.ExamplesPerSecond())},
       {"step_seconds", MedianOf(cell, &Throughput::step_seconds)},
-      {"comm_wait_share", MedianOf(cell, &Throughput::exposed_comm_share)},
+      {"comm_wait_share", MedianOf(cell, &Throughput::comm_wait_share)},
       {"data_wait_share", MedianOf(cell, &Throughput::data_wait_share)},
       {"peak_bytes", cell.peak_bytes},  // 0: not known
       {"memory", MemoryData(cell)},

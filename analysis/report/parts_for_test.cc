@@ -155,7 +155,7 @@ Cell MakeCell(const std::string& trainer, int64_t ranks, double rank_batch,
     one.examples_per_second = factor * examples_per_second;
     one.step_seconds =
         static_cast<double>(cell.global_batch) / one.examples_per_second;
-    one.exposed_comm_share = trainer == "ddp" && ranks > 1 ? 0.19 : 0;
+    one.comm_wait_share = trainer == "ddp" && ranks > 1 ? 0.19 : 0;
     one.data_wait_share = 0.005;
     cell.repetitions.push_back(one);
     if (pipeline) cell.pipelines.push_back(MakeUse(trainer, one.step_seconds));

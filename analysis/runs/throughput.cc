@@ -212,10 +212,10 @@ absl::StatusOr<Throughput> MeasureThroughput(const RunTrace& run,
   result.steps = static_cast<int64_t>(steps.size());
   result.examples_per_second = Sum(sums.examples) / Sum(steps);
   result.step_seconds = Median(steps);
-  result.exposed_comm_share = sums.exposed_seconds / sums.rank_seconds;
+  result.comm_wait_share = sums.exposed_seconds / sums.rank_seconds;
   result.captured = sums.captured_seconds > 0;
   if (result.captured && run.ranks.size() > 1) {
-    result.exposed_comm_share = std::numeric_limits<double>::quiet_NaN();
+    result.comm_wait_share = std::numeric_limits<double>::quiet_NaN();
   }
   result.data_wait_share = sums.data_wait_seconds / sums.rank_seconds;
   result.global_batch = static_cast<int64_t>(Median(sums.examples));

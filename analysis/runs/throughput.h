@@ -31,7 +31,7 @@ struct Throughput {
   // "comm wait": of all ranks' time, 0..1, waiting in communication, for late
   // ranks too. NaN: not known, as steps of several ranks were captured
   // (StepRecord::captured_seconds).
-  double exposed_comm_share = 0;
+  double comm_wait_share = 0;
   double data_wait_share = 0;  // likewise
   int64_t global_batch = 0;    // examples a step, all replicas; median
   // Examples a step on the fullest rank, over the ranks or replicas that share

@@ -19,7 +19,7 @@ TEST(Throughput, CountsAllRanksExamples) {
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_NEAR(result->examples_per_second, 640, 1e-9);
   EXPECT_NEAR(result->step_seconds, 0.1, 1e-12);
-  EXPECT_NEAR(result->exposed_comm_share, 0.1, 1e-12);
+  EXPECT_NEAR(result->comm_wait_share, 0.1, 1e-12);
   EXPECT_NEAR(result->data_wait_share, 0.05, 1e-12);
   EXPECT_EQ(result->steps, 10);
   EXPECT_EQ(result->global_batch, 64);
@@ -63,13 +63,13 @@ TEST(Throughput, WhatRanksWaitedWithinCapturedStepsIsNotKnown) {
   const auto two = MeasureThroughput(run, {10});
   ASSERT_TRUE(two.ok()) << two.status();
   EXPECT_TRUE(two->captured);
-  EXPECT_TRUE(std::isnan(two->exposed_comm_share));
+  EXPECT_TRUE(std::isnan(two->comm_wait_share));
   EXPECT_NEAR(two->data_wait_share, 0.05, 1e-12);
   run.ranks.resize(1);
   run.ranks[0].run.world_size = 1;
   const auto one = MeasureThroughput(run, {10});
   ASSERT_TRUE(one.ok()) << one.status();
-  EXPECT_EQ(one->exposed_comm_share, 0);
+  EXPECT_EQ(one->comm_wait_share, 0);
 }
 
 TEST(Throughput, WhatRanksAreLateByInTurnDoesNotAddUp) {

@@ -3,7 +3,7 @@
 #   gate.sh store BASELINE [FLAG...]            measures a baseline into the new folder BASELINE
 #   gate.sh check BASELINE RESULTS [FLAG...]    measures into RESULTS, compares, and writes RESULTS/report.md
 # FLAGs are passed to the study and override those below; give both commands the same ones. GATE_THRESHOLD=0.05 is compare's --threshold,
-# GATE_METRICS=step_seconds,exposed_comm_seconds,peak_bytes its --metrics.
+# GATE_METRICS=step_seconds,comm_wait_seconds,peak_bytes its --metrics.
 # Exit codes of check, from compare: 0: nothing is worse by more than the threshold; 1: something is; 2: not compared (no baseline, say);
 # 3: cannot say: store a baseline and check with more repetitions (--repetitions=20), on a machine that does nothing else.
 set -euo pipefail
@@ -23,7 +23,7 @@ case "${1:-}" in
     status=0
     measure "${@:3}" || status=$?
     ((status <= 1)) || exit "$status"
-    "$programs/analysis/compare/compare" --require_all --metrics="${GATE_METRICS:-step_seconds,exposed_comm_seconds,peak_bytes}" \
+    "$programs/analysis/compare/compare" --require_all --metrics="${GATE_METRICS:-step_seconds,comm_wait_seconds,peak_bytes}" \
       --threshold="${GATE_THRESHOLD:-0.05}" --markdown="$3/report.md" "$2" "$3"
     ;;
   *)
