@@ -40,7 +40,8 @@ struct StepParts {
   double bubble = 0;
 };
 
-// 95 % intervals of StepParts' exposed communication.
+// Of StepParts' exposed communication, if each part is off by the same share as
+// the step is, and by its costs of communication.
 struct ExposedIntervals {
   Interval tp = {}, cp = {}, pp = {}, dp = {};
 };

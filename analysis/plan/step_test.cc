@@ -1,6 +1,7 @@
 #include "analysis/plan/step.h"
 
 #include <cmath>
+#include <cstdio>
 #include <random>
 #include <string>
 #include <utility>
@@ -205,6 +206,36 @@ TEST(StepTest, IntervalsGrowWithTheClustersDeviation) {
   unsure.cluster.deviation = 1;
   EXPECT_TRUE(std::isinf(
       StepModel::Create(unsure)->Predict({.tp = 8})->mfu_interval.high));
+}
+
+// Devices are faster or slower than planned, which the planner does not know:
+// gradients are mostly exposed, nearly hidden, and hidden but for the last
+// bucket.
+TEST(StepTest, IntervalsOfExposedPartsCoverDevicesOfOtherSpeed) {
+  constexpr int kTrials = 400;
+  for (const int64_t micro_batch : {2, 6, 16}) {
+    const Layout layout{.dp = 8, .micro_batch = micro_batch};
+    const Setting planned = {EvenModel(), *OwnEngine("fp32"),
+                             MakeCluster(kSlow)};
+    const Step step = *StepModel::Create(planned)->Predict(layout);
+    std::mt19937_64 random(4);
+    std::normal_distribution<double> normal;
+    int steps = 0, parts = 0;
+    for (int trial = 0; trial < kTrials; ++trial) {
+      Setting real = planned;
+      real.cluster.device.peak_flops *= std::exp(0.1 * normal(random));
+      const Step truth = *StepModel::Create(real)->Predict(layout);
+      steps += step.interval.low <= truth.seconds &&
+               truth.seconds <= step.interval.high;
+      parts += step.exposed.dp.low <= truth.parts.dp &&
+               truth.parts.dp <= step.exposed.dp.high;
+    }
+    std::printf("micro-batch %d: step %.1f %%, exposed dp %.1f %%\n",
+                static_cast<int>(micro_batch), 100.0 * steps / kTrials,
+                100.0 * parts / kTrials);
+    EXPECT_GE(steps, 0.93 * kTrials);
+    EXPECT_GE(parts, 0.93 * kTrials);
+  }
 }
 
 TEST(StepTest, ReplicasAllReduceWhileBackwardRuns) {
