@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -51,6 +52,28 @@ TEST(AnswerText, OpensWithTheTableOfScaling) {
           "    80.0 %    [80.0, 80.0]     10.0 %      5.0 %\n"
           "ddp      weak         2          64     3      1024     1.60  "
           "    80.0 %    [80.0, 80.0]     10.0 %      5.0 %\n\n"));
+}
+
+// Only an interval that takes nothing for granted is called one of 95 %.
+TEST(FindingsOf, APredictionsIntervalIsCalledWhatItIs) {
+  const auto answer = Analyze(Study(), {});
+  ASSERT_TRUE(answer);
+  Prediction prediction;
+  prediction.layout.dp = 4;
+  prediction.examples_per_second = 100;
+  prediction.examples_interval = {90, 110};
+  const auto sentence = [&] {
+    answer->predictions = {prediction};
+    for (const Finding& finding : FindingsOf(*answer)) {
+      if (finding.title == "What happens at the next size") return finding.text;
+    }
+    return std::string();
+  };
+  EXPECT_THAT(sentence(), HasSubstr("(95 % interval [90, 110])"));
+  prediction.conditions = {"launches alike"};
+  EXPECT_THAT(sentence(), HasSubstr("(range, if launches alike: [90, 110])"));
+  prediction.examples_interval.high = std::numeric_limits<double>::infinity();
+  EXPECT_THAT(sentence(), HasSubstr("(range, if launches alike: from 90 up)"));
 }
 
 TEST(AnswerText, RatesCountTokensOrWhereCellsDifferExamples) {

@@ -319,9 +319,12 @@ std::string RateInterval(const Prediction& prediction) {
   const double low = prediction.unit.Rate(prediction.examples_interval.low);
   const double high = prediction.unit.Rate(prediction.examples_interval.high);
   if (std::isnan(low)) return "no interval";
-  return std::isinf(high)
-             ? absl::StrFormat("95 %% interval from %.0f up", low)
-             : absl::StrFormat("95 %% interval [%.0f, %.0f]", low, high);
+  const std::string ends = std::isinf(high)
+                               ? absl::StrFormat("from %.0f up", low)
+                               : absl::StrFormat("[%.0f, %.0f]", low, high);
+  return prediction.conditions.empty()
+             ? absl::StrCat("95 % interval ", ends)
+             : absl::StrCat(IntervalKind(prediction.conditions), ": ", ends);
 }
 
 // The predictions are of one trainer at rising world sizes.
@@ -400,14 +403,15 @@ std::string AblationSentence(const Ablation& ablation) {
                          PercentText(std::abs(ablation.disagreement)), "."));
 }
 
-// "; 80.0 % of them lay in their 95 % interval, which is 0.40 times as wide as
-// the step is long at the median".
+// "; 80.0 % of them lay in their predicted interval, at the median 0.4 times as
+// wide as the step is long".
 std::string CoverageText(const Score& score) {
   if (std::isnan(score.coverage)) {
     return "; too few runs were fitted for intervals that could be judged";
   }
   return absl::StrFormat(
-      "; %s of them lay in their 95 %% interval, at the median %.2g times as "
+      "; %s of them lay in their predicted interval, at the median %.2g times "
+      "as "
       "wide as the step is long",
       PercentText(score.coverage), score.median_relative_width);
 }

@@ -155,7 +155,7 @@ std::string SettingText(const Setting& setting) {
 std::string SearchText(const SearchResult& result, const Setting& setting,
                        absl::string_view precision) {
   TextTable table(
-      {"mesh", "micro-batches and flags", "step s", "95 %", "tokens/s/rank",
+      {"mesh", "micro-batches and flags", "step s", "range", "tokens/s/rank",
        "MFU %", "GB", "tp %", "cp %", "pp %", "dp %", "bubble %", "limited by"},
       2);
   for (const PlannedLayout& planned : result.best)

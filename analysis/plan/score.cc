@@ -213,8 +213,8 @@ std::string RanksText(const ScoredLayout& one) {
 
 std::string ErrorSentence(const PlanScore& score) {
   return absl::StrFormat(
-      "Median error %s of %s. %s of them lie within their 95 %% interval; "
-      "intervals are %s of the step wide at the median.",
+      "Median error %s of %s. %s of them lie within their range; ranges "
+      "are %s of the step wide at the median.",
       PercentText(score.median_absolute_error),
       Counted(static_cast<int64_t>(score.layouts.size()), "layout"),
       PercentText(score.coverage), PercentText(score.median_relative_width));
@@ -228,7 +228,7 @@ std::string RegretSentence(const PlanScore& score) {
 
 std::string LayoutsText(const PlanScore& score) {
   TextTable table(
-      {"model", "ranks", "layout", "planned ms", "95 % interval", "measured ms",
+      {"model", "ranks", "layout", "planned ms", "range", "measured ms",
        "error", "covered", "planned MB", "measured MB", "error"},
       /*left_columns=*/3);
   std::vector<double> memory;

@@ -48,7 +48,10 @@ struct ExposedIntervals {
 
 struct Step {
   double seconds = 0;
-  Interval interval = {};  // 95 %
+  // A range: it would hold 95 % of steps if the errors of the device's speed
+  // and of the costs of communication were independent, and costs grew as
+  // assumed.
+  Interval interval = {};
   StepParts parts = {};
   ExposedIntervals exposed = {};
   Memory memory = {};  // of the fullest rank

@@ -113,8 +113,8 @@ function predictionFigure(look, width, lines) {
 // Of those that were fitted to enough runs.
 function coverageText(score) {
   const judged = score.points.filter((point) => point.covered !== null).length;
-  return score.coverage === null ? 'how often the 95 % intervals hold is not known from so few runs; they' :
-      `the 95 % intervals hold ${percent(score.coverage, 0)} of ${judged === score.points.length ? 'them' : judged}`;
+  return score.coverage === null ? 'how often the intervals hold is not known from so few runs; they' :
+      `the intervals hold ${percent(score.coverage, 0)} of ${judged === score.points.length ? 'them' : judged}`;
 }
 
 function errorFigure(look, width, points) {
@@ -155,7 +155,7 @@ function errorFigure(look, width, points) {
 function addPredictions() {
   const part = section(
       'predictions', 'What comes next',
-      'Step times predicted from recorded steps and the fitted costs of communication, with 95 % intervals; hollow ' +
+      'Step times predicted from recorded steps and the fitted costs of communication, with their intervals; hollow ' +
           'where beyond what was measured. Crosses were measured, and not shown to the prediction.');
   const lines = predictionLines();
   if (lines.length === 0) {

@@ -206,7 +206,7 @@ function predictionTable(part) {
     textColumn('layout', 'layout', figure('name')),
     numberColumn('ranks', 'ranks', figure('ranks'), whole),
     numberColumn('step ms', 'predicted_seconds', figure('step_seconds'), inMs),
-    intervalColumn('predicted_seconds', figure('step_interval'), inMs),
+    {...intervalColumn('predicted_seconds', figure('step_interval'), inMs), head: 'interval'},
     rateColumn(rows.length === 0 ? study.rate_unit : rows[0].prediction.rate_unit, figure('rate')),
     numberColumn('exposed comm ms', 'exposed_comm_seconds', figure('exposed_comm_seconds'), inMs),
     numberColumn('bubble ms', 'bubble_seconds', figure('bubble_seconds'), inMs),
