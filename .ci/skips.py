@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Prints the tests that skipped themselves, which Bazel reports as passed, and fails where a reason is not an allowed one.
+"""Prints the skipped tests, which Bazel reports as passed, and fails if a reason for skipping is not allowed.
 
     skips.py LOG [--testlogs=bazel-testlogs] [--allowed=.ci/allowed_skips.txt]
 
-LOG is the output of `bazel test`: the test.xml of each target that it reports as passed is read, of cached ones, too. Exit codes: 0; 1 where
-a reason is not allowed; 2 where the log or a test.xml cannot be read.
+LOG is the output of `bazel test`; reads the test.xml of each target that it reports as passed, cached or not. Exit codes: 0; 1 if a reason
+is not allowed; 2 if the log or a test.xml cannot be read.
 """
 
 import argparse
@@ -16,12 +16,12 @@ import xml.etree.ElementTree
 
 PASSED = re.compile(r"^(//\S+)\s+(?:\(cached\) )?PASSED\b", re.MULTILINE)
 NOT_BUILT = re.compile(r"^(//\S+)\s+SKIPPED\b", re.MULTILINE)
-# What unittest prints, as Bazel's own test.xml of a script holds it.
+# The last line of unittest's output, which Bazel copies into the test.xml of a script.
 UNITTEST = re.compile(r"^OK \(skipped=(\d+)\)$", re.MULTILINE)
 
 
 def allowed_reasons(path):
-    """The regular expressions of `path`, which has lines "EXPRESSION => WHY" and comments."""
+    """The regular expressions in `path`, a file of lines "EXPRESSION => WHY" and comments."""
     lines = (line.strip() for line in pathlib.Path(path).read_text().splitlines())
     expressions = []
     for line in lines:
@@ -35,7 +35,7 @@ def allowed_reasons(path):
 
 
 def skips_in(path):
-    """The number of test cases in the test.xml at `path`, and (case, reason) of those that were skipped."""
+    """The number of test cases in the test.xml at `path`, and a list of (case, reason) for the skipped ones."""
     root = xml.etree.ElementTree.parse(path).getroot()
     cases, skipped = 0, []
     for case in root.iter("testcase"):

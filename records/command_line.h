@@ -12,10 +12,10 @@
 
 namespace rankwise {
 
-// Exit codes; docs/exit_codes.md has the table of all programs. With kPreempted
-// of parallel/launch/signals.h.
-inline constexpr int kFailed = 1;    // what was requested could not be done
-inline constexpr int kBadUsage = 2;  // wrong flags, or input that is unreadable
+// Exit codes, listed for all programs in docs/exit_codes.md. kPreempted is in
+// parallel/launch/signals.h.
+inline constexpr int kFailed = 1;     // the requested work failed
+inline constexpr int kBadUsage = 2;   // wrong flags or unreadable input
 inline constexpr int kCannotSay = 3;  // the data do not decide the question
 
 // kBadUsage for InvalidArgument, else kFailed. Of a status that is not OK.

@@ -102,9 +102,9 @@ class FieldWriter {
   void Check(bool, absl::string_view) {}
 
  private:
-  // Differences of rounded times may be a little below 0. Anything else that no
-  // duration can be is a clock's mistake, and written as it is, so that readers
-  // refuse it by file and line.
+  // Differences of rounded times may be slightly below 0. Any other impossible
+  // duration is a clock error and is written unchanged, so that readers refuse
+  // it by file and line.
   static double Duration(double value) {
     constexpr double kRounding = 1e-6;  // Unix times: 2.4e-7 s
     return value <= 0 && value > -kRounding ? 0.0 : value;
@@ -143,7 +143,7 @@ class FieldWriter {
     out_->append(
         json(text).dump(-1, ' ', false, json::error_handler_t::replace));
   }
-  // Shortest digits that read back bit-equal; "NaN" and so on as strings.
+  // Shortest digits that read back bit-equal; non-finite numbers as strings.
   void AppendDouble(double value) {
     if (value == 0 && std::signbit(value)) {
       out_->append("-0.0");  // "-0" would read back as the integer 0
@@ -245,7 +245,7 @@ class FieldReader {
   const absl::Status& status() const { return status_; }
 
   bool Has(const char* name) const { return object_.contains(name); }
-  // Also refuses another major version.
+  // Also refuses other major versions.
   void Version(const char* name, std::string& out) {
     Text(name, out);
     if (status_.ok()) status_ = CheckVersion(out);

@@ -300,7 +300,7 @@ TEST(RecordJson, NonFiniteLossesSurvive) {
   EXPECT_EQ(ParseAs<StepRecord>(ToJsonLine(step)).loss, step.loss);
 }
 
-// A clock that went wrong: neither 0 s nor a valid duration.
+// After a clock error; small negative durations are rounding.
 TEST(RecordJson, ImpossibleDurationsAreRefused) {
   for (const double wrong :
        {-0.25, std::nan(""), std::numeric_limits<double>::infinity()}) {
@@ -314,7 +314,7 @@ TEST(RecordJson, ImpossibleDurationsAreRefused) {
   }
 }
 
-TEST(RecordJson, DurationsThatRoundingPutBelowZeroAreZero) {
+TEST(RecordJson, DurationsBelowZeroByRoundingAreZero) {
   StepRecord step = ExampleStep();
   step.step_seconds = -1e-9;
   EXPECT_EQ(ParseAs<StepRecord>(ToJsonLine(step)).step_seconds, 0);

@@ -1,4 +1,4 @@
-// The table of docs/exit_codes.md, of all programs.
+// All programs exit with the codes of docs/exit_codes.md.
 
 #include <gtest/gtest.h>
 
@@ -21,12 +21,12 @@
 namespace rankwise {
 namespace {
 
-// Input that can be read only in part, or not at all.
+// Paths of unusable input.
 struct Inputs {
-  std::string missing = TemporaryPath("missing");  // there is no such file
+  std::string missing = TemporaryPath("missing");  // does not exist
   std::string empty = TemporaryPath("empty");      // a folder without records
-  std::string broken = TemporaryPath("broken");    // a folder: a broken line
-  std::string silent = TemporaryPath("silent");    // a folder: a run, no steps
+  std::string broken = TemporaryPath("broken");    // a folder; a line is broken
+  std::string silent = TemporaryPath("silent");    // a folder; a run, no steps
 };
 
 const Inputs& MadeInputs() {
@@ -48,7 +48,7 @@ const Inputs& MadeInputs() {
 }
 
 struct Case {
-  std::string command;  // with the names of Inputs, in capitals, for the paths
+  std::string command;  // MISSING, EMPTY, ... stand for the paths of Inputs
   int code = 0;
 };
 

@@ -92,11 +92,11 @@ struct LayoutRow {
   const Ledger* ledger = nullptr;  // null: none
   double rate = 0;                 // Cell::ExamplesPerSecond
   Interval rate_interval;          // 95 %; NaN of one run
-  // The fastest's rate over this one's. Its interval is simultaneous: those of
-  // all pairs of the comparison's layouts hold together with 95 % (Bonferroni).
+  // The fastest layout's rate over this one's. The interval is simultaneous: a
+  // family of 95 % over all pairs of the comparison's layouts (Bonferroni).
   Ratio behind;
-  // Slower than the fastest by more than chance: the interval of `behind` lies
-  // above 1. Always without intervals; never the fastest.
+  // Slower than the fastest by more than noise: the interval of `behind` lies
+  // above 1. True if there is no interval; false for the fastest itself.
   bool separated = false;
 };
 
@@ -160,12 +160,12 @@ std::vector<ScalingSeries> ScalingSeriesOf(absl::Span<const ScalingRow> rows,
 // under strong scaling, for which the metric is meant. `rows` have bases.
 std::vector<SerialFraction> SerialFractionsOf(const ScalingSeries& series);
 
-// "rises from 3.1 % on 2 ranks to 8.0 % on 8: ...": the serial fraction of the
-// smallest world size against that of the largest, by the 95 % interval of
-// their difference, which has the base case in common. Says that it stays only
-// where it changes by less than a quarter beyond that interval. "" for one
-// world size, and where a cell has one repetition. `series` as for
-// SerialFractionsOf.
+// "rises from 3.1 % on 2 ranks to 8.0 % on 8: ...": compares the serial
+// fractions of the smallest and the largest world size by the 95 % interval of
+// their difference, which accounts for their common base case. Calls the
+// fraction constant only if an equivalence test shows that it changes by less
+// than a quarter. "" for a single world size, and if a cell has only one
+// repetition. `series` as for SerialFractionsOf.
 std::string SerialTrend(const ScalingSeries& series);
 
 // The rows that have an efficiency, on two ranks or more: those that hold the

@@ -258,20 +258,20 @@ TEST(Answer, OneRunShowsNoMoreThanASlowRankInThatRun) {
   EXPECT_THAT(FindingOf(*Analyze(runs, {}), "What costs most"),
               AllOf(HasSubstr("In its only run, rank 2 of ddp on 4 ranks, "
                               "batch 64, was slower than the others by "),
-                    HasSubstr(": whether the rank is slow or only ran in a "
-                              "slow place that time, more --repetitions would "
-                              "tell.")));
+                    HasSubstr(" of the step: more --repetitions would show "
+                              "whether the rank is slow in every run or was "
+                              "only placed badly in this one.")));
   runs.push_back(WithStraggler());
   EXPECT_THAT(
       FindingOf(*Analyze(runs, {}), "What costs most"),
       ContainsRegex("Rank 2 of ddp on 4 ranks, batch 64, is slower than "
-                    "the others by [0-9.]+ ms a step in the mean of 2 "
-                    "runs \\(with 95 % confidence by [0-9.]+ ms or "
-                    "more\\), [0-9.]+ % of it\\.$"));
+                    "the others by [0-9.]+ ms a step, the mean of 2 runs "
+                    "\\(95 % confidence: at least [0-9.]+ ms\\), [0-9.]+ % of "
+                    "the step\\.$"));
 }
 
-// Ranks that are placed anew in every run, 3 % faster or slower by chance: how
-// many of 100 studies print that one is slower than the others.
+// Counts how many of 100 studies report a straggler although ranks differ only
+// by random placement, by 3 %, which changes from run to run.
 TEST(Answer, PlacementIsRarelyAStraggler) {
   std::mt19937_64 random(1);
   std::normal_distribution<double> normal;
@@ -299,8 +299,7 @@ TEST(Answer, PlacementIsRarelyAStraggler) {
   }
 }
 
-// Of an even number of runs neither the faster nor the slower one of the
-// middle.
+// With an even number of runs, not the ledger of either middle run.
 TEST(Answer, TheLedgerIsTheMeanOfItsRuns) {
   std::vector<RunTrace> runs;
   for (double seconds : {0.1, 0.11, 0.13, 0.16}) {

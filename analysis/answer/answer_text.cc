@@ -126,13 +126,13 @@ std::vector<std::string> RowCells(const ScalingRow& row, const RateColumn& rate,
 std::string BaseLine(const Cell& base) {
   return absl::StrFormat(
       "Base case: %s, %s per rank, batch %s. Runs have %d steps after "
-      "warm-up; rates are geometric means over runs, shares (waits: of all "
-      "ranks' time) medians.\n",
+      "warm-up; rates are geometric means over runs, shares medians; waits "
+      "are shares of all ranks' time.\n",
       base.Name(), Counted(base.run.threads_per_rank, "thread"),
       BatchText(base.rank_batch), base.repetitions[0].steps);
 }
 
-// What the column of memory is a share of; "" where no cell has one.
+// Explains the memory column; "" if no cell has a value in it.
 std::string MemoryLine(const Answer& answer) {
   std::set<std::string> peaks;
   bool above = false;
@@ -149,13 +149,13 @@ std::string MemoryLine(const Answer& answer) {
   return absl::StrCat(
       "memory: what a step has to move at least, of the measured ",
       absl::StrJoin(peaks, " or "), " GB/s of every device.",
-      above ? " None is above 100 %: caches save bytes, or other programs ran "
-              "while the GB/s were measured."
+      above ? " Shares above 100 % are not shown: caches saved some of the "
+              "bytes, or other programs ran while the GB/s were measured."
             : "",
       "\n");
 }
 
-// What the column of MFU is a share of; "" where no cell has one.
+// Explains the MFU column; "" if it is empty and no cell exceeded its peak.
 std::string MfuLine(const Answer& answer) {
   std::set<std::string> peaks, above;
   double most = 0;
@@ -177,8 +177,8 @@ std::string MfuLine(const Answer& answer) {
   if (!above.empty()) {
     absl::StrAppend(
         &text, "No MFU: ", absl::StrJoin(above, ", "),
-        " computed faster than what was measured as the peak, while other "
-        "programs ran. Delete ~/.cache/rankwise/peak-*.json and record again, "
+        " computed faster than the measured peak: other programs ran while it "
+        "was measured. Delete ~/.cache/rankwise/peak-*.json and record again, "
         "or pass --peak_tflops.\n");
   }
   return text;
@@ -271,8 +271,8 @@ std::string LedgerTable(const Answer& answer) {
     table.AddRow(std::move(row));
   }
   return absl::StrCat(
-      "Where the mean step of the critical rank went, for which the others "
-      "waited, ms:\n\n",
+      "Mean step of the critical rank, for which the others waited, by part, "
+      "ms:\n\n",
       table.ToString(), CapturedLine(answer), "\n");
 }
 
@@ -293,8 +293,8 @@ std::string CommunicationTable(const Answer& answer) {
   }
   if (!any) return "";
   return absl::StrCat(
-      "What a rank communicates in a step along each axis of the mesh, mean "
-      "over ranks; comm wait: in communication, for late ranks too:\n\n",
+      "Communication of a rank in a step along each axis of the mesh, mean "
+      "over ranks; comm wait includes waiting for late ranks:\n\n",
       table.ToString(), "\n");
 }
 

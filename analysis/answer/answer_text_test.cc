@@ -39,7 +39,7 @@ TEST(AnswerText, OpensWithTheTableOfScaling) {
       HasSubstr(
           "Base case: single on 1 rank, 1 thread per rank, batch 64. Runs "
           "have 10 steps after warm-up; rates are geometric means over "
-          "runs, shares (waits: of all ranks' time) medians.\n\n"
+          "runs, shares medians; waits are shares of all ranks' time.\n\n"
           "trainer  scaling  ranks  batch/rank  runs  images/s  speedup  "
           "efficiency   95 % interval  comm wait  data wait\n"
           "-------------------------------------------------------------"
@@ -118,7 +118,8 @@ TEST(AnswerText, ShowsMfuWhereAPeakIsStated) {
               HasSubstr("Above 100 %, this stated peak is too low"));
 }
 
-// What computes faster than a measured peak shows that it was none.
+// A cell that computed faster than the measured peak shows that the
+// measurement was too low.
 TEST(AnswerText, NoShareOfAMeasuredPeakIsAbove100Percent) {
   std::vector<RunTrace> runs = Study();
   for (RunTrace& run : runs) {
@@ -134,7 +135,7 @@ TEST(AnswerText, NoShareOfAMeasuredPeakIsAbove100Percent) {
   EXPECT_THAT(text, HasSubstr("\nNo MFU: ddp on 1 rank (1.07 times the "
                               "measured 180 TFLOPS), single on 1 rank (1.07 "
                               "times the measured 180 TFLOPS) computed faster "
-                              "than what was measured as the peak"));
+                              "than the measured peak"));
   EXPECT_THAT(text, HasSubstr("85.3 %")) << "of ddp on 2 ranks";
   EXPECT_THAT(text, Not(HasSubstr("106.7 %")));
   EXPECT_THAT(text, Not(HasSubstr("this stated peak is too low")));

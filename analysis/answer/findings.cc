@@ -153,7 +153,7 @@ std::string Listed(const std::vector<std::string>& items) {
       items.back());
 }
 
-// Those that are more than noise.
+// The losses beyond noise, largest first.
 std::vector<Loss> LargestFirst(const Waterfall& waterfall) {
   std::vector<Loss> losses = waterfall.losses;
   std::erase_if(losses, [](const Loss& loss) { return loss.IsWithinNoise(); });
@@ -163,7 +163,8 @@ std::vector<Loss> LargestFirst(const Waterfall& waterfall) {
   return losses;
 }
 
-// " [11.2, 12.8]", in milliseconds, of the absolute value; "" without one.
+// " [11.2, 12.8]": the interval of the absolute value in milliseconds; "" if
+// the loss has no interval.
 std::string IntervalText(const Loss& loss) {
   if (std::isnan(loss.interval.low)) return "";
   const Interval& interval = loss.interval;
@@ -195,7 +196,7 @@ std::string CostSentence(const Waterfall& waterfall) {
       WaterfallName(waterfall), ": ",
       PercentText(waterfall.ideal_seconds / waterfall.measured_seconds),
       " of the ideal speed.",
-      costs.empty() ? " Nothing costs a point of it beyond noise."
+      costs.empty() ? " No cause costs a point or more beyond noise."
                     : absl::StrCat(" It loses ", Listed(costs), "."),
       gains.empty() ? "" : absl::StrCat(" It gains ", Listed(gains), "."),
       waterfall.merged.empty()
@@ -279,16 +280,16 @@ std::string StragglerSentence(const Answer& answer) {
   const Straggler& straggler = worst->straggler;
   const bool once = straggler.runs == 1;
   return absl::StrFormat(
-      "%s %d of %s, %s slower than the others by %s a step%s (with 95 %% "
-      "confidence by %.3g ms or more), %s of it%s.",
+      "%s %d of %s, %s slower than the others by %s a step%s (95 %% "
+      "confidence: at least %.3g ms), %s of the step%s.",
       once ? "In its only run, rank" : "Rank", straggler.rank,
       CellLabel(*worst->cell), once ? "was" : "is",
       Milliseconds(straggler.seconds),
-      once ? "" : absl::StrCat(" in the mean of ", straggler.runs, " runs"),
+      once ? "" : absl::StrCat(", the mean of ", straggler.runs, " runs"),
       1e3 * straggler.least_seconds, PercentText(straggler.share),
       once
-          ? ": whether the rank is slow or only ran in a slow place that time, "
-            "more --repetitions would tell"
+          ? ": more --repetitions would show whether the rank is slow in every "
+            "run or was only placed badly in this one"
           : "");
 }
 

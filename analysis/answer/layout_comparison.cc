@@ -23,8 +23,8 @@ namespace rankwise {
 namespace {
 
 constexpr double kSignificance = 0.05;  // over all pairs of layouts
-constexpr double kAsFast = 1.05;        // times as long as the fastest
-constexpr double kLessMemory = 0.9;     // of another's, to be worth saying
+constexpr double kAsFast = 1.05;        // step time relative to the fastest
+constexpr double kLessMemory = 0.9;     // ratio from which it is mentioned
 constexpr double kLargerBatch = 1.1;    // likewise
 constexpr size_t kExplainedLayouts = 3;
 
@@ -96,12 +96,12 @@ std::string BehindText(const LayoutRow& row) {
                          interval.high);
 }
 
-// Cannot be separated from the fastest, and seems as fast.
+// Not separated from the fastest, and within 5 % of it.
 bool IsAsFast(const LayoutRow& row) {
   return !row.separated && !(row.behind.value > kAsFast);
 }
 
-// The layouts that cannot be separated from the fastest, which comes first.
+// The fastest layout, then those not separated from it.
 std::vector<const LayoutRow*> Fastest(const LayoutComparison& layouts) {
   std::vector<const LayoutRow*> fastest;
   for (const LayoutRow& row : layouts.rows) {
@@ -148,9 +148,9 @@ std::string ChoiceAmong(absl::Span<const LayoutRow* const> equal) {
                       "), ", BehindNames(equal.subspan(1)), "; ", memory, ".");
 }
 
-// `fastest` are those that cannot be separated from the fastest, which comes
-// first: they are as fast as it where they seem to be, and not merely
-// uncertain.
+// `fastest`: the fastest layout, then those not separated from it. A layout
+// counts as equally fast only if IsAsFast, not merely because its runs are
+// noisy.
 std::string Choice(absl::Span<const LayoutRow* const> fastest) {
   size_t equal = 1;
   while (equal < fastest.size() && IsAsFast(*fastest[equal])) ++equal;
@@ -162,7 +162,7 @@ std::string Choice(absl::Span<const LayoutRow* const> fastest) {
   return absl::StrCat(choice, " The runs vary too much to say that ",
                       equal > 1 ? "these are" : "it is", " faster than ",
                       BehindNames(fastest.subspan(equal)),
-                      ": more --repetitions would.");
+                      "; add --repetitions.");
 }
 
 // "ddp takes 1.35 [1.30, 1.40] times as long: it spends 30 ms more ..."
@@ -259,10 +259,10 @@ std::string Advice(const Answer& answer, const LayoutComparison& layouts) {
                       StragglerSentence(answer, layouts));
 }
 
-// Fills what each row is behind the fastest, which comes first. The fastest is
-// known only afterwards, so that any pair may be the one compared: the
-// intervals are simultaneous over all pairs (Bonferroni), with a variance for
-// each layout.
+// Sorts the rows, the fastest first, and sets `behind` and `separated`. Which
+// layout is the fastest is known only from the data, so any pair may be the one
+// compared: the intervals are simultaneous over all pairs (Bonferroni), with a
+// separate variance for each layout.
 void CompareRows(std::vector<LayoutRow>& rows) {
   absl::c_stable_sort(rows, [](const LayoutRow& a, const LayoutRow& b) {
     return a.rate > b.rate;
@@ -462,10 +462,10 @@ std::string LayoutTable(const Answer& answer) {
     }
   }
   return absl::StrCat(
-      "Layouts of ranks, the fastest of each size first; relative time with 95 "
-      "% intervals that hold for all pairs of layouts together (~: within "
-      "noise of the fastest, as its interval holds 1); MB that the fullest "
-      "rank holds; exposed communication along each axis and bubble of the "
+      "Layouts of ranks, the fastest of each size first; relative time with a "
+      "95 % interval that is simultaneous over all pairs of layouts (~: not "
+      "separated from the fastest, as the interval contains 1); MB of the "
+      "fullest rank; exposed communication along each axis and bubble of the "
       "critical rank's step, ms:\n\n",
       table.ToString(), "\n");
 }

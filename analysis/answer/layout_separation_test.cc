@@ -1,10 +1,10 @@
-// How often the printed comparison of layouts separates what is equal, and
-// finds what is slower: studies whose truth is known, from their records to the
+// How often the printed comparison of layouts separates equal ones, and finds a
+// slower one: simulated studies whose truth is known, from their records to the
 // table and the sentence.
 //
-// RANKWISE_STUDIES=1008 simulates as many studies of every combination:
+// The table of docs/metrics.md, with 1000 studies of every combination:
 // ./bazelw test //analysis/answer:layout_separation_test --test_output=all
-//     --test_timeout=3600 --test_env=RANKWISE_STUDIES=4000
+//     --test_timeout=3600 --test_env=RANKWISE_STUDIES=1000
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -39,7 +39,7 @@ struct Layouts {
   int runs = 5;
   bool student = false;  // noise with 3 degrees of freedom; else normal
   bool noisy = false;    // one layout varies three times as much
-  double slower = 0;     // share by which one takes longer
+  double slower = 0;     // relative slowdown of layout00
 };
 
 class Machine {
@@ -47,7 +47,7 @@ class Machine {
   explicit Machine(const Layouts& layouts)
       : layouts_(layouts), random_(layouts.count * 100 + layouts.runs) {}
 
-  // The runs of several studies, which differ in their learning rate.
+  // Runs of several studies, which differ in their learning rates.
   std::vector<RunTrace> Studies() {
     std::vector<RunTrace> runs;
     for (int study = 0; study < kStudiesAtOnce; ++study) {
@@ -91,14 +91,14 @@ class Machine {
   std::student_t_distribution<double> student_{3};
 };
 
-// What is printed of the layouts of one study.
+// The printed table of one study's layouts.
 struct Printed {
   int rows = 0;
-  int separated = 0;         // rows that are not within noise of the fastest
-  bool finds_first = false;  // of them, layout00
+  int separated = 0;         // rows that are separated from the fastest
+  bool finds_first = false;  // whether layout00 is among them
 };
 
-// Of each study in turn. Checks that interval, mark and sentence agree.
+// Returns one Printed per study. Checks that interval, mark and sentence agree.
 std::vector<Printed> ReadTable(const Answer& answer) {
   const std::regex row(
       R"((layout\d\d) .*\] +(fastest|[\d.]+ \[([\d.]+), [\d.]+\]( ~)?) .*)");
@@ -129,7 +129,7 @@ int StudiesFromEnvironment() {
   return studies == nullptr ? 0 : std::atoi(studies);
 }
 
-// How many of `studies` separate some layout, and how many layout00.
+// Numbers of studies that separate any layout, and that separate layout00.
 struct Counts {
   double any = 0, first = 0;
 };
@@ -162,7 +162,7 @@ Counts Count(const Layouts& layouts, int studies) {
   return counts;
 }
 
-// At most 5 %, but for the chance of so few studies (99.9 % of the binomial).
+// At most 5 %, plus the sampling error of few studies (99.9 % of the binomial).
 void ExpectFew(Layouts layouts, int studies) {
   const double expected = 0.05 * studies;
   EXPECT_LE(Count(layouts, studies).any,
@@ -204,9 +204,10 @@ TEST(LayoutSeparation, TheTableSaysWhatItsIntervalsAre) {
   config.throughput.warmup_steps = 0;
   const auto answer = Analyze(Machine({.count = 3}).Studies(), config);
   EXPECT_THAT(AnswerText(*answer),
-              HasSubstr("relative time with 95 % intervals that hold for all "
-                        "pairs of layouts together (~: within noise of the "
-                        "fastest, as its interval holds 1)"));
+              HasSubstr("relative time with a 95 % interval that is "
+                        "simultaneous over all pairs of layouts (~: not "
+                        "separated from the fastest, as the interval contains "
+                        "1)"));
 }
 
 }  // namespace

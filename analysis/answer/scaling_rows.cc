@@ -121,7 +121,7 @@ void FitLaws(ScalingSeries& series, const BootstrapConfig& bootstrap) {
   }
 }
 
-// Under strong scaling; none under another.
+// Empty unless under strong scaling.
 std::vector<const ScalingRow*> RowsAboveTheBase(const ScalingSeries& series) {
   std::vector<const ScalingRow*> rows;
   if (series.scaling != Scaling::kStrong) return rows;
@@ -132,7 +132,7 @@ std::vector<const ScalingRow*> RowsAboveTheBase(const ScalingSeries& series) {
   return rows;
 }
 
-// In units of the base's.
+// The row's ranks as a multiple of the base's.
 double RanksOf(const ScalingRow& row) {
   return static_cast<double>(row.cell->run.world_size) /
          static_cast<double>(row.base->run.world_size);
@@ -142,12 +142,13 @@ double SerialFractionOf(const ScalingRow& row) {
   return KarpFlatt(row.efficiency->speedup, RanksOf(row));
 }
 
-// A serial fraction that stays changes by less than this share of it.
+// A serial fraction counts as constant if its relative change is below this.
 constexpr double kSameFraction = 0.25;
 
-// The 95 % interval of the last row's serial fraction less `times` the first
-// one's. Both have one base, whose runs move the two together: by the
-// derivatives with respect to the logarithms of all three throughputs.
+// The 95 % interval of the last row's serial fraction minus `times` the first
+// row's. The rows share a base case, so the two fractions are correlated: the
+// interval is that of a sum over the logarithms of the three throughputs, each
+// multiplied by the difference's derivative with respect to it.
 Interval ChangeOfSerialFraction(const ScalingRow& first, const ScalingRow& last,
                                 double times) {
   // d(1/S) / d(log X) = -1/S, of the base's X with the opposite sign.
@@ -212,11 +213,11 @@ std::string SerialTrend(const ScalingSeries& series) {
       ChangeOfSerialFraction(first, last, 1 + kSameFraction).high < 0) {
     return absl::StrCat("goes ", from_to, ", a change of less than ",
                         PercentText(kSameFraction),
-                        " of it: as work that stays serial would have it");
+                        " of it: consistent with serial work");
   }
   return absl::StrCat("goes ", from_to,
                       ": the runs vary too much to say whether it changes; "
-                      "more --repetitions would");
+                      "add --repetitions");
 }
 
 std::vector<ScalingRow> ScalingRows(absl::Span<const Cell> cells,

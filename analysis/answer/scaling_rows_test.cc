@@ -19,9 +19,9 @@ using ::testing::IsEmpty;
 using ::testing::SizeIs;
 using ::testing::StartsWith;
 
-// A series over one rank with these speedups on 2, 4, 8, ... ranks. The
-// throughputs of `runs` repetitions spread by `spread` about the truth, but for
-// `noise` as if by chance.
+// A series with one rank as its base and these speedups on 2, 4, 8, ... ranks.
+// The throughputs of `runs` repetitions deviate by `spread` from the truth:
+// randomly if `noise` is given, otherwise evenly spaced.
 struct Made {
   explicit Made(const std::vector<double>& speedups,
                 Scaling scaling = Scaling::kStrong, double spread = 0.003,
@@ -75,20 +75,20 @@ TEST(SerialFraction, IsAmdahlsWhereHisLawHolds) {
   EXPECT_EQ(fractions[2].world_size, 8);
 }
 
-TEST(SerialFraction, StaysWhereItsChangeIsKnownToBeSmall) {
+TEST(SerialFraction, IsConstantIfItsChangeIsKnownToBeSmall) {
   const Made made({Amdahl(0.3, 2), Amdahl(0.3, 4), Amdahl(0.3, 8)});
   EXPECT_EQ(SerialTrend(made.series),
             "goes from 30.0 % on 2 ranks to 30.0 % on 8, a change of less than "
-            "25.0 % of it: as work that stays serial would have it");
+            "25.0 % of it: consistent with serial work");
 }
 
-TEST(SerialFraction, NoDifferenceThatIsFoundIsNoSerialWork) {
+TEST(SerialFraction, AnUndetectedChangeIsNotSerialWork) {
   // Twice as much on 8 ranks, and noise that hides it.
   const Made made({Amdahl(0.05, 2), Amdahl(0.07, 4), Amdahl(0.10, 8)},
                   Scaling::kStrong, 0.05);
   EXPECT_EQ(SerialTrend(made.series),
             "goes from 5.0 % on 2 ranks to 10.0 % on 8: the runs vary too much "
-            "to say whether it changes; more --repetitions would");
+            "to say whether it changes; add --repetitions");
 }
 
 TEST(SerialFraction, OverheadThatGrowsRises) {
@@ -104,8 +104,9 @@ TEST(SerialFraction, ALossOfTheFirstRanksFalls) {
               StartsWith("falls from 30.0 % on 2 ranks to 10.0 % on 4"));
 }
 
-// How many percent of made studies print each trend, of fractions on 2 and 8
-// ranks whose throughputs vary by `spread` in five runs.
+// The percentage of simulated studies that print each trend. `first` and `last`
+// are the fractions on 2 and on 8 ranks; the throughputs of the five runs vary
+// by `spread`.
 std::map<std::string, double> Trends(double first, double last, double spread) {
   constexpr int kStudies = 1000;
   std::mt19937_64 random(1);
@@ -131,7 +132,7 @@ TEST(SerialFraction, TrendsAreRightInNinetyFivePercent) {
     for (double serial : {0.05, 0.3}) {
       auto stays = Trends(serial, serial, spread);
       EXPECT_LE(stays["rises"] + stays["falls"], 7);
-      // A quarter more or less is the least that is not "the same".
+      // A change by a quarter is the smallest that must not be called constant.
       EXPECT_LE(Trends(serial, 1.25 * serial, spread)["goes"], 5);
       EXPECT_LE(Trends(serial, 0.75 * serial, spread)["goes"], 5);
     }

@@ -165,7 +165,7 @@ TEST(WhichLayout, ASlowerOneIsNotPreferredBecauseItsRunsVary) {
       AllOf(HasSubstr("use ddp: "),
             HasSubstr("The runs vary too much to say that it is faster than "
                       "fsdp (1.12 "),
-            HasSubstr("more --repetitions would. Where memory is short: fsdp, "
+            HasSubstr("; add --repetitions. Where memory is short: fsdp, "
                       "whose fullest rank holds 100 MB instead of 200 MB.")));
 }
 

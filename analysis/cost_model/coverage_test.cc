@@ -1,7 +1,7 @@
-// How often the interval of a cost, from the records of comm_bench to the table
-// and to estimates, holds the truth: launches differ, calls are correlated, one
-// in 20 takes up to 11 times as long. RANKWISE_TRIALS=1000 gives the table of
-// docs/cost_model.md.
+// How often the interval of a cost contains the truth, from the records of
+// comm_bench to the table and to estimates: launches differ, calls are
+// correlated, one in 20 takes up to 11 times as long. RANKWISE_TRIALS=200
+// prints the table of docs/cost_model.md.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -37,7 +37,7 @@ struct Study {
   Growth law = Growth::kRing;
   std::vector<int64_t> measured = {2, 4};  // ranks
   int launches = 3;
-  bool tail = false;  // of the launches
+  bool tail = false;  // heavy-tailed differences between launches
 };
 
 std::vector<RunTrace> Records(const Study& study, uint64_t seed) {
@@ -56,8 +56,8 @@ std::vector<RunTrace> Records(const Study& study, uint64_t seed) {
   return all;
 }
 
-// The kind of the interval that is printed, and the share of studies in which
-// it held the truth.
+// Returns the printed kind of the interval; `share` is that of the studies in
+// which it contained the truth.
 std::string Cover(const Study& study, double bytes, int64_t ranks,
                   double* share) {
   std::string kind;
@@ -112,7 +112,7 @@ TEST(CostCoverage, OneLaunchIsNotCalled95Percent) {
   double share = 0;
   EXPECT_EQ(Cover({.launches = 1}, 262144, 2, &share),
             "range, if launches alike");
-  EXPECT_LT(share, 0.9);  // they are not alike here
+  EXPECT_LT(share, 0.9);  // the launches of this test are not alike
   const auto one = FitNetwork(Records({.launches = 1}, 1));
   EXPECT_THAT(NetworkText(*one), HasSubstr("range, if launches alike"));
   EXPECT_THAT(NetworkText(*one), Not(HasSubstr("95 %")));
@@ -121,8 +121,8 @@ TEST(CostCoverage, OneLaunchIsNotCalled95Percent) {
   EXPECT_THAT(NetworkText(*three), Not(HasSubstr("range")));
 }
 
-// Of an exchange, 2 ranks on each of 2 hosts push all of a buffer over each
-// host's link, and 1 on each of 4 three quarters.
+// In an exchange with 2 ranks on each of 2 hosts, the whole buffer crosses each
+// host's link; with 1 rank on each of 4 hosts, three quarters of it.
 TEST(CostCoverage, AnExchangeIsFittedByItsLayout) {
   const auto truth = [](double bytes, double share) {
     return 1e-4 + 8e-9 * share * bytes;
@@ -148,7 +148,7 @@ TEST(CostCoverage, AnExchangeIsFittedByItsLayout) {
     EXPECT_NEAR(cost->seconds / truth(bytes, share), 1, 1e-6) << hosts;
     EXPECT_FALSE(cost->extrapolated);
   }
-  // From one layout to the other by the link's share of the buffer.
+  // One layout is predicted from the other by the link's share of the buffer.
   const auto four = FitNetwork(absl::MakeSpan(runs).subspan(3));
   ASSERT_TRUE(four.ok()) << four.status();
   const auto two_hosts = four->Estimate("all_to_all", bytes, 4, 2);
@@ -156,7 +156,7 @@ TEST(CostCoverage, AnExchangeIsFittedByItsLayout) {
   EXPECT_TRUE(two_hosts->extrapolated);
   EXPECT_THAT(four->Extrapolations("all_to_all", bytes, 4, 2),
               testing::ElementsAre(HasSubstr("cross a host's link")));
-  // And back from the file.
+  // The file preserves the layouts.
   const auto back = NetworkFromJson(NetworkToJson(*both));
   ASSERT_TRUE(back.ok()) << back.status();
   EXPECT_EQ(back->Estimate("all_to_all", bytes, 4, 4)->seconds,

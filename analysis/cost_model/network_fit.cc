@@ -24,8 +24,7 @@ constexpr double kOutside = 0.05;  // of a 95 % interval
 
 using Launches = std::map<int64_t, std::vector<double>>;
 
-// The median of each launch's calls. Launches without calls that took any time
-// are left out.
+// The median of each launch's calls, without launches whose calls took no time.
 std::map<int64_t, double> LaunchMedians(const Launches& launches) {
   std::map<int64_t, double> medians;
   for (const auto& [launch, seconds] : launches) {
@@ -67,8 +66,9 @@ Interval Widened(const Interval& interval, double value, double relative) {
           value + std::hypot(interval.high - value, more)};
 }
 
-// A launch is one observation: its calls share placement and connections. The
-// calls of a size that one launch alone measured say nothing about others.
+// A launch is one observation, as its calls share placement and connections. A
+// size measured by a single launch has the interval within that launch, widened
+// by `spread`.
 std::vector<CostPoint> PointsOf(const CallSeconds& calls, double spread) {
   std::vector<CostPoint> points;
   for (const auto& [bytes, launches] : calls) {

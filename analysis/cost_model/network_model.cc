@@ -47,7 +47,8 @@ GrowthFactors FactorsTo(const CostCurve& curve, Growth growth,
           BetaGrowth(growth, curve.world_size, curve.hosts)};
 }
 
-// Of 0 where the curve's hosts are not known.
+// The distance between the ranks per host of the curve and of the layout, as a
+// logarithm; 0 if the curve's hosts are not known.
 double RanksPerHostApart(const CostCurve& curve, int64_t world_size,
                          int64_t hosts) {
   if (curve.hosts == 0) return 0;
@@ -55,7 +56,7 @@ double RanksPerHostApart(const CostCurve& curve, int64_t world_size,
                            (static_cast<double>(curve.world_size) * hosts)));
 }
 
-// Whether an exchange was measured on another number of ranks per host.
+// Whether an exchange was measured with a different number of ranks per host.
 bool IsOtherLayout(const CostCurve& curve, Growth growth, int64_t world_size,
                    int64_t hosts) {
   return growth == Growth::kExchange &&
@@ -102,7 +103,7 @@ CostEstimate EstimateBy(const CostCurve& curve, Growth growth, double bytes,
         factors.alpha * (line.alpha_interval.*end - line.alpha_seconds),
         factors.beta * bytes *
             (line.beta_interval.*end - line.beta_seconds_per_byte));
-    // What launches differ by is in both.
+    // Not added, as both include the spread of launches.
     return std::hypot(std::max(std::abs(of_median), of_line), off);
   };
   estimate.interval = {std::max(0.0, estimate.seconds - bound(&Interval::low)),
@@ -149,8 +150,8 @@ CostEstimate ExtrapolateBy(const CollectiveCosts& costs, const CostCurve& curve,
   CostEstimate estimate =
       EstimateBy(curve, costs.growth, bytes, world_size, hosts);
   estimate.extrapolated = true;
-  // A message is between two ranks, whatever the number of others, and a stated
-  // growth is not in doubt.
+  // The growth is not in doubt for messages, which are between two ranks at any
+  // world size, and for costs stated by hand.
   if (!costs.growth_is_assumed || costs.growth == Growth::kFlat ||
       curve.points.empty())
     return estimate;
@@ -164,8 +165,8 @@ CostEstimate ExtrapolateBy(const CollectiveCosts& costs, const CostCurve& curve,
   return estimate;
 }
 
-// Of each measured world size the curve with the nearest number of ranks per
-// host, by world size.
+// For each measured world size, in ascending order, the curve with the nearest
+// number of ranks per host.
 std::vector<const CostCurve*> CurvesOfLayout(const CollectiveCosts& costs,
                                              int64_t world_size,
                                              int64_t hosts) {
@@ -181,7 +182,8 @@ std::vector<const CostCurve*> CurvesOfLayout(const CollectiveCosts& costs,
   return curves;
 }
 
-// The one or two curves from which the costs of `world_size` ranks are taken.
+// The one or two curves from which the costs of `world_size` ranks are
+// estimated.
 std::vector<const CostCurve*> CurvesFor(const CollectiveCosts& costs,
                                         int64_t world_size, int64_t hosts) {
   const std::vector<const CostCurve*> curves =
@@ -409,7 +411,8 @@ std::vector<std::string> NetworkModel::Extrapolations(
       lines.push_back(absl::StrCat(collective, " of ", world_size, " ranks on ",
                                    hosts, " hosts costs what it does with ",
                                    curve.world_size, " on ", curve.hosts,
-                                   ", by the bytes that cross a host's link"));
+                                   ", scaled by the bytes that cross a host's "
+                                   "link"));
     }
     if (curve.points.empty()) continue;
     const double least = curve.points.front().bytes;

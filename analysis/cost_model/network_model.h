@@ -28,7 +28,7 @@ using CallSeconds = std::map<double, std::map<int64_t, std::vector<double>>>;
 struct CostPoint {
   double bytes = 0;
   double median_seconds = 0;  // geometric mean of the launches' medians
-  Interval interval;          // 95 %; of one launch, within it
+  Interval interval;          // 95 %; of a single launch, within it
 };
 
 struct CostLine {
@@ -44,7 +44,7 @@ struct CostLine {
 
 struct CostCurve {
   int64_t world_size = 1;
-  int64_t hosts = 0;     // over which the ranks are spread evenly; 0: not known
+  int64_t hosts = 0;     // with equal numbers of ranks; 0: not known
   int64_t launches = 0;  // of comm_bench; 0: not known, or a stated cost
   // The measured sizes, ascending. None: a stated cost, the line alone.
   std::vector<CostPoint> points;
@@ -79,8 +79,8 @@ struct CollectiveSamples {
   std::string collective;
   std::string backend;
   int64_t world_size = 1;
-  int64_t hosts = 1;          // that its data went to
-  bool across_hosts = false;  // its data went from one host to another
+  int64_t hosts = 1;          // across which its data was sent
+  bool across_hosts = false;  // data crossed from one host to another
   CallSeconds calls;
   // CollectiveRecord::bus_factor; NaN: no record has it.
   double bus_factor = std::numeric_limits<double>::quiet_NaN();
@@ -95,9 +95,9 @@ struct BenchmarkSelection {
 };
 
 // The samples as docs/cost_model.md defines them, by collective, world size,
-// hosts and whether they crossed hosts; each launch of each run has a number of
-// its own. What is left out is appended to `left_out`, with the reason, unless
-// that is null.
+// hosts and whether they crossed hosts; each launch of each run is numbered
+// separately. Appends excluded rows, with the reason, to `left_out` unless it
+// is null.
 std::vector<CollectiveSamples> CollectSamples(
     absl::Span<const RunTrace> runs, std::vector<std::string>* left_out,
     const BenchmarkSelection& selection = {});
@@ -108,9 +108,8 @@ enum class Growth {
   kFlat,  // not at all: a message, or a fake backend
   kTree,  // alpha as ceil(log2 n), beta not
   kRing,  // alpha as n - 1, beta as (n - 1) / n
-  // An exchange of different parts between all ranks over h hosts: alpha as
-  // n - 1, beta as the share of the buffer that crosses a host's link,
-  // r (n - r) / n for the r = n / h ranks of a host.
+  // All-to-all across h hosts: alpha as n - 1, beta as the share of the buffer
+  // that crosses a host's link, r (n - r) / n with r = n / h ranks per host.
   kExchange,
 };
 inline constexpr Growth kGrowths[] = {Growth::kFlat, Growth::kTree,
@@ -118,33 +117,33 @@ inline constexpr Growth kGrowths[] = {Growth::kFlat, Growth::kTree,
 
 absl::string_view GrowthName(Growth growth);  // "flat", "tree", ...
 
-// What alpha and beta are proportional to. Requires world_size > 1.
+// The factors to which alpha and beta are proportional. Requires
+// world_size > 1.
 double AlphaGrowth(Growth growth, int64_t world_size);
 double BetaGrowth(Growth growth, int64_t world_size, int64_t hosts = 1);
 
-// What the backend's usual algorithm does: flat for messages and for the
+// The growth of the backend's usual algorithm: flat for messages and for the
 // backend "fake"; tree for broadcast, reduce and barrier; exchange for
 // all_to_all across hosts; ring for the others.
 Growth AssumedGrowth(absl::string_view collective, absl::string_view backend,
                      bool across_hosts = false);
 
-// The growth, `assumed` or one of flat, tree and ring, that takes each curve to
-// the measured points of the next with the least sum of |log(predicted /
-// measured)|; `assumed` where others are no better. Curves by world size, at
-// least two.
+// The growth, `assumed` or one of flat, tree and ring, that best predicts the
+// measured points of each curve from the curve before it, by the sum of
+// |log(predicted / measured)|; `assumed` unless another is better. Requires at
+// least two curves, sorted by world size.
 Growth FitGrowth(absl::Span<const CostCurve> curves, Growth assumed);
 
 struct CostEstimate {
   double seconds = 0;
-  // The interval of the measured medians and how far they lie from what is
-  // interpolated between them; beyond the measured sizes and world sizes those
-  // of the curve's alpha and beta too, taken as independent. Where the growth
-  // is assumed, from the least of what a tree and a ring would take to the
-  // most.
+  // Combines the interval of the measured medians with the interpolation error;
+  // beyond the measured sizes and world sizes, the larger of that interval and
+  // the one of alpha and beta with the line's median error. If the growth is
+  // assumed, it also covers the intervals of a tree and of a ring.
   Interval interval;
   bool extrapolated = false;  // beyond the measured world sizes or bytes
-  // What the interval takes for granted, "launches alike". Not empty: it is a
-  // range, and not one of 95 %.
+  // Conditions under which the interval holds, such as "launches alike". If not
+  // empty, it is a range and not a 95 % interval.
   std::set<std::string> conditions = {};
 };
 
@@ -154,9 +153,9 @@ std::string IntervalKind(const std::set<std::string>& conditions);
 struct CollectiveCosts {
   std::string collective;
   Growth growth = Growth::kRing;
-  bool growth_is_assumed = true;  // one world size was measured: taken from the
-                                  // backend's algorithm, not from figures
-  // By world size, each above 1, and hosts; not empty.
+  bool growth_is_assumed = true;  // from the backend's usual algorithm, as only
+                                  // one world size was measured
+  // Sorted by world size, each above 1, and hosts; not empty.
   std::vector<CostCurve> curves;
 };
 
@@ -180,8 +179,8 @@ struct NetworkModel {
   // between hosts, or what it costs within one, where that is more. Between two
   // measured world sizes both curves are taken to this one by their growth, and
   // weighted by how near they are (on a logarithmic scale); beyond them the
-  // nearest is. Of a world size that was measured on several numbers of hosts,
-  // the curve counts whose ranks per host are nearest. NotFound, naming what to
+  // nearest is. For a world size measured on several numbers of hosts, uses the
+  // curve with the nearest number of ranks per host. NotFound, naming what to
   // measure, where the collective was not; InvalidArgument for bytes below 0
   // and world sizes below 1.
   absl::StatusOr<CostEstimate> Estimate(absl::string_view collective,

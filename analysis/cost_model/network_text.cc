@@ -128,12 +128,12 @@ static void ReadAscending(const Json& json, Size size, std::vector<T>& list) {
           json, "must be in the order of their sizes");
 }
 
-// Of a field that may be missing, as files before it lack it.
+// Reads an optional field, which older files lack.
 static void ReadCount(const Json& json, const char* name, int64_t& count) {
   const auto field = json.find(name);
   if (field == json.end()) return;
   Require(field->is_number_integer() && *field >= 0 && *field <= kMostRanks,
-          *field, "must be an integer that is not negative, and at most 1e9");
+          *field, "must be an integer from 0 to 1e9");
   field->get_to(count);
 }
 

@@ -18,7 +18,7 @@ struct NoiseForTest {
   double spread = 0.1;   // of the logarithm of a call's time
   double tail = 0.05;    // share of the calls that take up to 11 times as long
   double deviation = 0;  // of a size's logarithm from the line
-  double correlation = 0;  // of a call's logarithm with that of the one before
+  double correlation = 0;  // lag-1, of the logarithms of successive calls
 };
 
 // `noise.calls` calls whose median is `seconds`, but for a deviation that they
@@ -54,9 +54,9 @@ struct BenchRunForTest {
   int64_t launch = 0;
 };
 
-// One run per launch, each launch's times off by a share of its own:
-// log-normal by `launch_deviation`, with Student's t of 3 degrees of freedom if
-// `tail`. Seeds follow from `config.seed`.
+// One run per launch. All times of a launch share a random factor, whose
+// logarithm has the scale `launch_deviation` and is normal, or Student's t with
+// 3 degrees of freedom if `tail`. Seeds follow from `config.seed`.
 std::vector<RunTrace> MakeLaunches(const BenchRunForTest& config, int launches,
                                    double launch_deviation, bool tail = false);
 

@@ -33,7 +33,7 @@ struct CellForTest {
   bool captured = false;
   std::vector<RecordedAxis> mesh = {};
   int64_t hosts = 1;  // ranks are divided evenly, in rank order
-  // Where repetitions differ, instead of `parts`.
+  // If set, replaces `parts`, for repetitions that differ.
   std::function<PartsForTest(int repetition)> parts_of_run = {};
 };
 

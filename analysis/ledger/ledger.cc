@@ -247,8 +247,8 @@ constexpr size_t kFewestBatches = 3;
 // A rank, or a stage of a process that runs several.
 struct Compared {
   int64_t rank = 0;
-  int64_t stage = 0;  // compared with those of the same stage
-  // The median own time in each run; of a single run, in each batch of steps.
+  int64_t stage = 0;  // only ranks of the same stage are compared
+  // Median own time per run, or per batch of steps if there is a single run.
   std::vector<double> own_seconds = {};
 };
 
@@ -305,8 +305,8 @@ absl::StatusOr<std::vector<Compared>> ReadCompared(
   return all;
 }
 
-// What `one` takes beyond the median of those of its stage, run by run or batch
-// by batch; empty where it is the only one.
+// The delays of `one` relative to the median of the others of its stage, per
+// run or batch; empty if there are no others.
 std::vector<double> DelaysOf(const Compared& one,
                              absl::Span<const Compared> compared) {
   std::vector<double> delays;
@@ -323,8 +323,8 @@ std::vector<double> DelaysOf(const Compared& one,
   return delays;
 }
 
-// Straggler::rank, seconds and least_seconds of the rank with the largest
-// delay.
+// The rank with the largest delay; sets Straggler::rank, seconds and
+// least_seconds.
 std::optional<Straggler> FindSlowest(absl::Span<const Compared> compared) {
   struct Slowest {
     int64_t stage = 0;
@@ -346,13 +346,13 @@ std::optional<Straggler> FindSlowest(absl::Span<const Compared> compared) {
     slowest = {one.stage, variance};
   }
   if (!straggler.has_value()) return std::nullopt;
-  // So few runs say little about one rank's variance, and all ranks' together
-  // more. That of a rank which varies more than the others is its own.
+  // A few runs estimate the variance of one rank badly, so that of all ranks is
+  // pooled; a rank that varies more than the others keeps its own.
   const std::vector<double>& of_stage = variances[slowest.stage];
   const double variance = std::max(slowest.variance, Mean(of_stage));
   const double freedom =
       (sample - 1) * (static_cast<double>(of_stage.size()) - 1);
-  // The largest of several delays: the bound of Bonferroni, on one side.
+  // One-sided, with Bonferroni's correction: it is the largest of several.
   straggler->least_seconds =
       straggler->seconds -
       StudentTwoSidedQuantile(2 * kChance / candidates, freedom) *

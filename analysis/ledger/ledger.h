@@ -82,8 +82,8 @@ struct AxisCommunication {
   // Over the steps whose traffic was recorded (--traffic_steps).
   double calls = 0;  // collectives, and messages that were sent
   double bytes = 0;  // of their buffers
-  // Waiting for it, for ranks that are late included (unlike what the critical
-  // rank exposes); over the steps after warm-up.
+  // Time spent waiting in communication, including for late ranks (unlike the
+  // critical rank's exposed communication); over the steps after warm-up.
   double wait_seconds = 0;
 };
 
@@ -160,40 +160,40 @@ double ExpectedMaximum(const std::vector<std::vector<double>>& samples);
 
 struct Straggler {
   int64_t rank = 0;
-  // Whose runs show it. 1: a single run cannot separate a slow rank from a slow
-  // placement of its process.
+  // Number of runs examined. A single run cannot separate a slow rank from a
+  // slow placement of its process.
   size_t runs = 0;
-  // What a typical step of this rank takes of its own time, compute and data
-  // wait, beyond the median of the ranks it is compared with: all others, or
-  // in a pipeline those of the same stage in other replicas.
+  // Delay in a typical step: the rank's own time, compute and data wait, minus
+  // the median of the ranks it is compared with: all others, or in a pipeline
+  // those of the same stage in other replicas.
   double seconds = 0;
-  // Lower confidence bound of `seconds`, above 0: the bounds of all ranks hold
-  // together with 95 %.
+  // Lower confidence bound of `seconds`, above 0; 95 % simultaneously for all
+  // ranks.
   double least_seconds = 0;
-  double share = 0;  // `seconds` of the median step
+  double share = 0;  // `seconds` over the median step time
 };
 
 // The slowest rank over all `runs`, which are repetitions of one cell. The
 // sample is a rank's delay in each run, as placement changes from run to run;
-// of a single run its delay in each of several batches of steps (batch means:
-// Law and Kelton, Simulation Modeling and Analysis, 1991, section 9.5.3). By
-// Student's t, with Bonferroni's bound for having picked one of several ranks.
-// None where that may be chance, where it costs less than 1 % of the step, and
-// where a single run is too short to tell.
+// for a single run, its delay in each of several batches of steps (batch means:
+// Law and Kelton, Simulation Modeling and Analysis, 1991, section 9.5.3).
+// Tested by Student's t, with Bonferroni's correction for choosing among the
+// ranks. nullopt if the delay may be chance, if it is below 1 % of the step,
+// and if a single run is too short for the test.
 //
 // Fails where MeasureLedger does, and where the runs differ in their ranks.
 absl::StatusOr<std::optional<Straggler>> FindStraggler(
     absl::Span<const RunTrace* const> runs, const ThroughputConfig& config);
 
-// The means over `ledgers`, which are repetitions of one cell: its parts still
-// add up. Expects one at least.
+// The mean of `ledgers`, those of repetitions of one cell, part by part, so
+// that the parts still add up. Requires at least one.
 Ledger MeanLedger(absl::Span<const Ledger> ledgers);
 
 // A cell of the study with the ledgers of its repetitions.
 struct CellLedger {
   const Cell* cell = nullptr;
   Ledger ledger;                         // MeanLedger
-  std::vector<Ledger> repetitions = {};  // fewer than two: no intervals
+  std::vector<Ledger> repetitions = {};  // at least two for intervals
 };
 
 enum class LossCause {
@@ -216,7 +216,8 @@ struct Loss {
   LossCause cause = LossCause::kRest;
   double seconds = 0;            // of the step; negative: gained
   double efficiency_points = 0;  // of 1; all losses add up to 1 - efficiency
-  // 95 %, of `seconds`, by the repetitions; NaN where a cell has only one.
+  // 95 %, of `seconds`, from the spread between repetitions; NaN if a cell
+  // involved has only one.
   Interval interval = {std::numeric_limits<double>::quiet_NaN(),
                        std::numeric_limits<double>::quiet_NaN()};
 

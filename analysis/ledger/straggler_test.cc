@@ -24,8 +24,8 @@ constexpr double kStep = 0.1;  // seconds of own time, without any delay
 
 // Ranks of one cell with noise of known kind.
 struct Noise {
-  double placement = 0.02;   // of the logarithm, of each rank in each run
-  double of_rank_0 = 1;      // how many times as much rank 0's varies
+  double placement = 0.02;   // of the logarithm, per rank and run
+  double of_rank_0 = 1;      // factor on rank 0's placement
   double deviation = 0.05;   // of the logarithm, of each rank by itself
   double correlation = 0.4;  // of that with the step before
   double of_machine = 0.05;  // of the logarithm, of all ranks alike
@@ -98,7 +98,7 @@ std::optional<Straggler> Find(const std::vector<RunTrace>& runs) {
 struct Outcome {
   double named = 0;    // share of the trials: any rank
   double right = 0;    // the slow one
-  double covered = 0;  // of these, the bound is not above its delay
+  double covered = 0;  // share of these whose bound is not above the delay
 };
 
 Outcome Try(const std::string& name, Trial trial, const Noise& noise,
@@ -129,7 +129,7 @@ Outcome Try(const std::string& name, Trial trial, const Noise& noise,
   return outcome;
 }
 
-// As many trials of every combination as RANKWISE_TRIALS says, else `trials`:
+// RANKWISE_TRIALS overrides the number of trials of every combination:
 // ./bazelw test //analysis/ledger:straggler_test --test_output=all
 //     --test_timeout=3600 --test_env=RANKWISE_TRIALS=2000
 int TrialsOr(int trials) {
@@ -156,7 +156,7 @@ TEST(StragglerTest, ARankTenPercentLateIsFoundInFiveRuns) {
   }
 }
 
-// At most 5 %, but for the chance of so few trials (99.9 % of the binomial).
+// At most 5 %, plus the sampling error of few trials (99.9 % of the binomial).
 void ExpectNone(const std::string& name, const Trial& trial, const Noise& noise,
                 int trials) {
   trials = TrialsOr(trials);
@@ -177,8 +177,8 @@ TEST(StragglerTest, PlacementThatChangesFromRunToRunIsNone) {
   }
 }
 
-// Its own variance counts where it is larger than that of all ranks; few runs
-// know it badly, and may exceed 5 % a little.
+// The rank's own variance is used if it is larger than the pooled one. A few
+// runs estimate it badly, so the rate may slightly exceed 5 %.
 TEST(StragglerTest, OneRankWhosePlacementVariesMoreIsRarelyOne) {
   for (int repetitions : {2, 3, 5, 10}) {
     const int trials = TrialsOr(60);

@@ -182,8 +182,8 @@ class Explainer {
     AddDifference(LossCause::kDataWait, Part(&LedgerParts::data_wait_seconds));
     double rest = result_.measured_seconds - result_.ideal_seconds;
     for (const Loss& loss : result_.losses) rest -= loss.seconds;
-    // It varies as the residual does: the other losses explain the rest of each
-    // run's step.
+    // Its interval is the residual's: the other losses account for the rest of
+    // each run's step.
     Add(LossCause::kRest, rest,
         Difference(Part(&LedgerParts::residual_seconds)).HalfWidth());
     return std::move(result_);
@@ -194,7 +194,7 @@ class Explainer {
     return [part](const Ledger& ledger) { return ledger.critical.*part; };
   }
 
-  // Of the cell's ledger, less as much of the base's as its work stands for.
+  // The cell's figure minus the base's, scaled to the same work.
   LedgerSum Difference(const LedgerFigure& figure) const {
     LedgerSum difference;
     difference.Add(1, cell_, figure);
@@ -247,9 +247,10 @@ class Explainer {
     Add(communication_, slowed);
   }
 
-  // What a rank of `cell_` would compute if its passes were as fast as those of
-  // `alone`, whose passes hold as many examples. The optimizer's work follows
-  // the rank's share of the update, not its examples.
+  // Adds `factor` times the compute seconds of a rank of `cell_` if its passes
+  // were as fast as those of `alone`, which have the same number of examples.
+  // The optimizer's work is proportional to the rank's share of the update, not
+  // to its examples.
   void AddComputeAlone(double factor, const CellLedger& alone,
                        LedgerSum* sum) const {
     sum->Add(factor * WorkPerRank(*cell_.cell) / WorkPerRank(*alone.cell),

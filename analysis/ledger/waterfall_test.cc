@@ -195,8 +195,8 @@ TEST(WaterfallTest, AnAblationThatComputedNoFasterIsANegativeLoss) {
   EXPECT_THAT(waterfall.merged, IsEmpty());
 }
 
-// Cells whose compute varies by `deviation` from run to run; communication
-// slows computing down by `slowed` of 30 ms.
+// Cells whose compute varies by `deviation` from run to run. Communication adds
+// `slowed` seconds to 30 ms of computing.
 std::vector<CellForTest> NoisyCells(double slowed, double deviation,
                                     int repetitions, std::mt19937_64& random) {
   std::vector<CellForTest> cells = {kSingle32, kSingle16, kDdp16, kAlone16};
@@ -217,7 +217,7 @@ std::vector<CellForTest> NoisyCells(double slowed, double deviation,
   return cells;
 }
 
-// Of the loss to communication next to computing, over made studies.
+// Estimates of kCommBesideCompute over simulated studies.
 struct Estimates {
   double mean_ms = 0;
   double covered = 0;  // share of the intervals that hold the truth
@@ -251,9 +251,9 @@ Estimates Estimate(double slowed, int repetitions) {
   return result;
 }
 
-// Computing takes 30 ms +- 2 % a run. Were a negative difference taken for 0,
-// the mean of no loss would be 0.4 standard deviations of the difference: 0.15
-// ms with five runs.
+// Computing takes 30 ms +- 2 % a run. If negative differences were clamped to
+// 0, the mean without a loss would be 0.4 standard deviations of the
+// difference: 0.15 ms with five runs.
 TEST(WaterfallTest, NoLossIsNoneOnAverageAndWithinNoise) {
   for (int repetitions : {2, 3, 5}) {
     const Estimates none = Estimate(0, repetitions);

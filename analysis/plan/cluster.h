@@ -34,10 +34,10 @@ struct Device {
   double peak_flops = 0;  // per second, in the precision of training
   EfficiencyCurve efficiency;
   double memory_bytes = 0;  // 0: not known
-  // That kernels other than matrix products reach. Infinite: their time is part
-  // of `efficiency`, as where that is measured over whole steps.
+  // Memory bandwidth of kernels other than matrix products. Infinite if their
+  // time is part of `efficiency`, as when that is measured over whole steps.
   double memory_bytes_per_second = std::numeric_limits<double>::infinity();
-  // What each kernel takes on top, whatever it computes.
+  // Fixed cost of each kernel, whatever it computes.
   double kernel_seconds = 0;
   bool is_cpu = false;  // else a GPU
 };
@@ -80,8 +80,8 @@ struct Line {
 // apart.
 Line LineAlong(const Cluster& cluster, int64_t ranks, int64_t stride);
 
-// What can communicate on `cluster`, for CollectiveSeconds. FailedPrecondition
-// names what was not measured.
+// Checks that the costs CollectiveSeconds needs are known on `cluster`.
+// FailedPrecondition names those that were not measured.
 absl::Status CheckNetwork(const Cluster& cluster);
 
 // FailedPrecondition, saying what to do, where `ranks` need several nodes and
@@ -130,13 +130,13 @@ struct RecordedComputing {
   ThroughputConfig throughput = {};  // which of their steps count
 };
 
-// From a study's records of gpt: what products and kernels take, by the steps
-// of single, ddp and fsdp; the memory's rate, by their optimizer; of CPUs
-// the host's memory, shared out among its ranks (records do not hold a GPU's);
-// and communication as comm_bench measured
-// it (docs/plan.md, "From records"). FailedPrecondition where something is
-// missing, with the command that records it, and where some of the runs ran on
-// CPUs and others on GPUs.
+// From a study's records of gpt (docs/plan.md, "From records"): the times of
+// products and kernels, from the steps of single, ddp and fsdp; memory
+// bandwidth, from their optimizer; communication, as measured by comm_bench;
+// and on CPUs the host's memory divided among its ranks. On GPUs memory_bytes
+// is 0, as records do not contain it. FailedPrecondition if something is
+// missing, with the command that records it, and if some runs used CPUs and
+// others GPUs.
 absl::StatusOr<Cluster> ClusterFromRecords(absl::Span<const RunTrace> runs,
                                            const RecordedComputing& which = {});
 

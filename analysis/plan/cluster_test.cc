@@ -262,7 +262,7 @@ TEST(ClusterFromRecordsTest, NamesTheKindOfDevice) {
   }
   EXPECT_FALSE(ClusterFromRecords(runs)->device.is_cpu);
   EXPECT_EQ(ClusterFromRecords(runs)->device.memory_bytes, 0)
-      << "the host's is not the GPU's, which records do not hold";
+      << "the host's memory is not the GPU's";
 }
 
 TEST(ClusterFromRecordsTest, TakesRunsOfOnePrecision) {

@@ -51,11 +51,11 @@ ABSL_FLAG(int64_t, fit_up_to, 0,
           "larger ones; 0: fit those that exchange nothing (single, ddp "
           "--skip_communication), and score all others");
 ABSL_FLAG(int64_t, devices_per_node, 0,
-          "0: the cluster's own; with --records of CPUs, a host's memory is "
-          "divided by it");
+          "devices per node; 0: that of the cluster; with --records of CPUs, a "
+          "host's memory is divided by it");
 ABSL_FLAG(std::string, memory, "",
-          "of a device, such as 80GB; empty: the cluster's own; needed with "
-          "--records of GPUs");
+          "memory of a device, such as 80GB; empty: that of the cluster; "
+          "required with --records of GPUs");
 ABSL_FLAG(std::string, world_sizes, "8,64,512", "ranks to plan for");
 ABSL_FLAG(int64_t, global_batch, 0,
           "examples of a step; 0: --batch_per_rank times the ranks");
@@ -130,7 +130,7 @@ absl::StatusOr<Model> ModelFromFlags() {
   return model;
 }
 
-// Ranks that the backend `fake` pretended are mirror images of rank 0.
+// Ranks simulated by the backend `fake` are copies of rank 0.
 absl::StatusOr<std::vector<RunTrace>> LoadRecorded(const std::string& path) {
   absl::StatusOr<std::vector<RunTrace>> runs = LoadRuns(UserPath(path));
   if (!runs.ok()) return UnreadableInput(runs.status());
@@ -204,8 +204,8 @@ class ClusterSource {
     if (memory_bytes_ > 0) cluster.device.memory_bytes = memory_bytes_;
     if (cluster.device.memory_bytes == 0) {
       return absl::InvalidArgumentError(
-          "--records: records of GPUs do not hold a GPU's memory: give it, as "
-          "in --memory=80GB");
+          "--records: records do not contain the memory of a GPU: pass it, "
+          "such as --memory=80GB");
     }
     return cluster;
   }

@@ -191,8 +191,9 @@ TEST(Plan, RecordsOfGpusNeedTheMemoryOfOne) {
                    WriteRecords("cuda:0"));
   const Finished unknown = RunPlan(flags);
   EXPECT_EQ(unknown.code, 2);
-  EXPECT_THAT(unknown.text, HasSubstr("records of GPUs do not hold a GPU's "
-                                      "memory: give it, as in --memory=80GB"));
+  EXPECT_THAT(unknown.text,
+              HasSubstr("records do not contain the memory of a GPU: pass it, "
+                        "such as --memory=80GB"));
   const Finished stated = RunPlan(flags + " --memory=80GB");
   EXPECT_EQ(stated.code, 0);
   EXPECT_THAT(stated.text, HasSubstr(" and 80 GB\n"));

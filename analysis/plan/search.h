@@ -34,10 +34,10 @@ struct SearchResult {
   // The fastest layout of each mesh, the fastest first.
   std::vector<PlannedLayout> best;
   int64_t layouts = 0;    // that divide the model and the batch
-  int64_t fit = 0;        // of these, by what their fullest rank holds at least
-  int64_t simulated = 0;  // the others are too slow or too large at the least
-  // Those that could not be simulated, some of which may be faster than `best`,
-  // and the reason for the first.
+  int64_t fit = 0;        // of these, by a lower bound of the fullest rank
+  int64_t simulated = 0;  // the others exceed a bound of time or memory
+  // Layouts that could not be simulated, some of which may be faster than
+  // `best`, and the first one with the reason.
   int64_t left_out = 0;
   std::string why_left_out;
 };
@@ -45,9 +45,9 @@ struct SearchResult {
 // Tries every divisor of the ranks along each axis, tp within a node, which it
 // divides where there are several, every micro-batch that is a power of two,
 // each schedule, ZeRO stage, recomputation and sequence parallelism.
-// ResourceExhausted where none fits, with the memory that the smallest takes,
-// where no number of replicas divides the batch, and where none that fits can
-// be simulated. FailedPrecondition as CheckReach.
+// ResourceExhausted if none fits, with the memory that the smallest needs, if
+// no number of replicas divides the batch, and if none that fits can be
+// simulated. FailedPrecondition as CheckReach.
 absl::StatusOr<SearchResult> Search(StepModel& model,
                                     const SearchConfig& config);
 

@@ -153,8 +153,8 @@ TEST(SearchTest, SaysThatNoReplicasDivideTheBatch) {
               HasSubstr("--global_batch"));
 }
 
-// 1,021 is prime, and 1,021 ranks with 7 stages each and 3,063 micro-batches
-// are more than MakeSchedule builds; so many replicas are not.
+// 1,021 is prime: either 1,021 replicas, or 1,021 ranks with 7 stages each and
+// 3,063 micro-batches, a schedule too large for MakeSchedule.
 TEST(SearchTest, LeavesOutSchedulesThatCannotBeSimulated) {
   Setting setting = {
       {"deep", 7 * 1021, 4, 1, 1, 10}, *OwnEngine("fp32"), MakeCluster(1e12)};

@@ -1,6 +1,7 @@
-// How often the interval that PredictionTable prints holds the step of a run to
-// come: runs and launches of comm_bench differ, and collectives grow as rings
-// or trees. RANKWISE_TRIALS=1000 gives the table of docs/prediction.md.
+// How often the interval printed by PredictionTable contains the step time of a
+// future run: runs and launches of comm_bench differ, and collectives grow as
+// rings or trees. RANKWISE_TRIALS=1000 runs all combinations, with as many
+// trials each.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -31,7 +32,7 @@ int Trials() {
   return trials == nullptr ? 25 : std::atoi(trials);
 }
 
-// The row of `layout` as it is printed: its interval in seconds, and its kind.
+// The printed row of a layout: its interval in seconds, and the kind of it.
 struct Printed {
   Interval interval;
   std::string kind;
@@ -53,7 +54,7 @@ struct Study {
   Growth law = Growth::kRing;
   int repetitions = 3;
   std::vector<int64_t> recorded = {2, 4};  // ranks
-  bool tail = false;                       // of runs and launches
+  bool tail = false;  // heavy-tailed differences of runs and launches
 };
 
 double Alpha(Growth law, int64_t ranks) {
@@ -61,7 +62,7 @@ double Alpha(Growth law, int64_t ranks) {
 }
 double Beta(Growth law, int64_t ranks) { return 2e-9 * BetaGrowth(law, ranks); }
 
-// The share by which runs differ, as placement makes them.
+// Draws the factor by which placement changes a run's computing time.
 class Placement {
  public:
   Placement(bool tail, uint64_t seed) : tail_(tail), random_(seed) {}
@@ -115,8 +116,8 @@ NetworkModel Network(const Study& study, uint64_t seed) {
   return *std::move(network);
 }
 
-// The kind and the share of studies whose printed interval held the truth, for
-// each of `worlds`.
+// For each of `worlds`, the kind of the printed interval and the share of the
+// studies in which it contained the truth.
 std::vector<std::pair<std::string, double>> Cover(
     const Study& study, const std::vector<int64_t>& worlds) {
   std::vector<ShareForTest> held(worlds.size());
@@ -162,7 +163,7 @@ TEST(PredictionCoverage, OfDdp) {
              Cover({.law = law, .repetitions = repetitions, .tail = tail},
                    {2, 16, 64, 1024})) {
           EXPECT_EQ(kind, "95 %");
-          EXPECT_GE(share, 0.85);  // of few trials
+          EXPECT_GE(share, 0.85);  // 95 %, with few trials
         }
       }
     }
@@ -174,13 +175,13 @@ TEST(PredictionCoverage, FromOneWorldSizeIsARangeThatHoldsEitherLaw) {
     for (const auto& [kind, share] :
          Cover({.law = law, .recorded = {2}}, {16, 64, 1024})) {
       EXPECT_EQ(kind, "range, if growth tree to ring");
-      EXPECT_GE(share, 0.85);  // of few trials
+      EXPECT_GE(share, 0.85);  // 95 %, with few trials
     }
   }
 }
 
-// Every recorded configuration takes longer or shorter than its timelines say
-// by a share of its own, and so does the one to come.
+// Every configuration, recorded or predicted, deviates from its timelines by a
+// random factor.
 TEST(PredictionCoverage, OfPipelines) {
   std::mt19937_64 random(3);
   std::normal_distribution<double> normal;

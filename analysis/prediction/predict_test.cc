@@ -62,8 +62,8 @@ struct PredictFlags {
   std::string more = "";
 };
 
-// What the binary prints; where it fails, that by its exit code:
-// InvalidArgument for 2, FailedPrecondition for 3.
+// The binary's output; if it fails, an error with its output and a code by exit
+// code: InvalidArgument for 2, FailedPrecondition for 3.
 absl::StatusOr<std::string> RunPredict(const PredictFlags& flags) {
   const std::string command = absl::StrCat(
       "analysis/prediction/predict '--records=", flags.records,

@@ -21,7 +21,7 @@
 namespace rankwise {
 
 // The predicted step of a layout; step_seconds is Throughput::step_seconds. Its
-// intervals are of 95 % if nothing has to be taken for granted.
+// intervals are 95 % intervals if `conditions` is empty.
 struct Prediction : StepEstimate {
   Layout layout = {};
   int64_t fitted_runs = 0;  // repetitions that the interval is made from
@@ -34,7 +34,7 @@ struct Prediction : StepEstimate {
   // each.
   std::vector<std::string> extrapolations = {};
   std::vector<std::string> assumptions = {};
-  // What the interval takes for granted, as CostEstimate::conditions.
+  // Conditions under which the interval holds, as CostEstimate::conditions.
   std::set<std::string> conditions = {};
 
   bool extrapolated() const { return !extrapolations.empty(); }

@@ -271,7 +271,7 @@ TEST(ScorePredictions, AModelThatIsRightWhereItWasFittedWidensNothing) {
   EXPECT_LT(right.median_relative_width, 0.06);
   ASSERT_EQ(wrong.points.size(), 2u);
   EXPECT_THAT(wrong.points[0].prediction.assumptions,
-              Contains(HasSubstr("what the model is off by where ddp was "
+              Contains(HasSubstr("includes the model's error where ddp was "
                                  "recorded on several ranks: 14.")));
 }
 

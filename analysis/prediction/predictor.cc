@@ -89,7 +89,7 @@ Interval DrawInterval(const std::vector<Samples>& runs, int64_t ranks,
       runs.size() < 2 ? 0
                       : StandardDeviation(medians) * std::sqrt(1 + 1 / count);
   std::student_t_distribution<double> student(std::max(1.0, count - 1));
-  // The deviation of few configurations is itself not well known.
+  // Student's t, as few configurations estimate the deviation badly.
   std::student_t_distribution<double> of_model(
       std::max(1, error.degrees_of_freedom));
   std::vector<double> draws;
@@ -166,8 +166,8 @@ ModelError ModelErrorOf(absl::Span<const double> errors, int parameters) {
   return {count, std::sqrt(Mean(squares)), std::max(1, count - parameters)};
 }
 
-// Adds what a configuration's prediction is off by; nothing where it could not
-// be predicted.
+// Appends the relative error of a configuration's prediction, if it could be
+// predicted.
 void AddError(const absl::StatusOr<SimulatedLayout>& simulated,
               absl::Span<const double> measured_seconds,
               std::vector<double>& errors) {
@@ -179,9 +179,8 @@ void AddError(const absl::StatusOr<SimulatedLayout>& simulated,
       1);
 }
 
-// What the model is off by where ddp ran on several ranks: it predicts each of
-// these configurations from its own computing, so that communication and
-// waiting are put to the test.
+// The model's error for ddp on several ranks: predicts each recorded
+// configuration from its own computing, which tests communication and waiting.
 ModelError TryOnRecorded(const DdpRecordings& ddp,
                          const NetworkModel& network) {
   std::map<std::tuple<int64_t, int64_t, double>, std::vector<double>> measured;
@@ -214,8 +213,8 @@ Layout LayoutOf(const RecordedPipeline& pipeline) {
           .chunks = pipeline.stages / pipeline.pp};
 }
 
-// The same for pipelines: each recorded configuration is predicted from the
-// others, as its own timelines would give its own step.
+// The model's error for pipelines: predicts each recorded configuration from
+// the others, because its own timelines would reproduce its own step.
 ModelError TryOnOthers(absl::Span<const RecordedPipeline> pipelines,
                        double gradient_bytes, const NetworkModel& network) {
   std::map<std::string, std::vector<const RecordedPipeline*>> configurations;
@@ -243,11 +242,11 @@ std::string ModelErrorLine(const ModelError& error, bool is_pipeline) {
   if (error.configurations == 0) {
     return is_pipeline
                ? "no recorded pipeline can be predicted from the others: the "
-                 "interval does not hold what the model is off by"
+                 "interval does not include the model's error"
                : "ddp was recorded on no more than one rank: the interval does "
-                 "not hold what the model is off by";
+                 "not include the model's error";
   }
-  return absl::StrCat("the interval holds what the model is off by where ",
+  return absl::StrCat("the interval includes the model's error where ",
                       is_pipeline
                           ? "recorded pipelines are predicted from each other: "
                           : "ddp was recorded on several ranks: ",
@@ -257,7 +256,7 @@ std::string ModelErrorLine(const ModelError& error, bool is_pipeline) {
 
 Prediction Summarize(const Layout& layout, SimulatedLayout simulated,
                      const ModelError& error) {
-  // One rank's step is as it was recorded.
+  // The step of a single rank is recorded, not modelled.
   const bool modelled = layout.world_size() > 1;
   Prediction prediction{EstimateStep(simulated.runs, simulated.waiting,
                                      modelled ? error : ModelError()),
@@ -279,7 +278,8 @@ Prediction Summarize(const Layout& layout, SimulatedLayout simulated,
   }
   if (simulated.runs.size() == 1) {
     simulated.assumptions.push_back(
-        "one run was recorded: the interval does not hold how runs differ");
+        "one run was recorded: the interval does not include the variation of "
+        "runs");
     simulated.conditions.insert("runs alike");
   }
   if (modelled) {

@@ -146,7 +146,7 @@ struct RecordedPipeline {
   // there was one replica, or no traffic was recorded.
   std::vector<std::vector<double>> gradient_bytes;  // [pp]
   double message_seconds = 0;  // by the trainer's own measurement of its link
-  double step_seconds = 0;     // Throughput's; 0: not known
+  double step_seconds = 0;     // Throughput::step_seconds; 0: not known
   std::vector<double> peak_bytes;         // [pp], 0: not known
   std::vector<int64_t> peak_activations;  // [pp]
 };
@@ -197,12 +197,12 @@ enum class CostSide { kLow, kMiddle, kHigh };
 
 double SecondsAt(const CostEstimate& cost, CostSide side);
 
-// What the model is off by where it can be tried, as a share of the step.
+// The model's error on recorded configurations, as a share of the step.
 struct ModelError {
-  int configurations = 0;  // that were tried
-  double deviation = 0;  // root mean square of predicted over measured, less 1
-  // Of the deviation: the configurations; one less where each is predicted from
-  // the others, as the errors of two are then equal and opposite.
+  int configurations = 0;  // number that it was tested on
+  double deviation = 0;    // root mean square of predicted / measured - 1
+  // The number of configurations; one less if each is predicted from the
+  // others, as the errors of two are then equal and opposite.
   int degrees_of_freedom = 0;
 };
 
@@ -217,7 +217,7 @@ struct StepEstimate : StepTimes {  // medians
 // largest of n is the 0.5^(1/n) quantile of one. `runs`: one list of samples
 // per run, none of them empty.
 //
-// The interval is that of docs/prediction.md, with the model's own `error`.
+// The interval is defined in docs/prediction.md and includes `error`.
 StepEstimate EstimateStep(absl::Span<const std::vector<StepSample>> runs,
                           int64_t ranks, const ModelError& error = {});
 

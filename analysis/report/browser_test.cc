@@ -176,7 +176,7 @@ TEST_F(BrowserTest, DrawsEveryPicture) {
   EXPECT_EQ(Drawn(status), AllPictures());
   EXPECT_THAT(page, HasSubstr("dp 2, 1 x 4, ZeRO 3</td>"));
   EXPECT_THAT(page, HasSubstr("Median regret 10.0 % of 1 choice."));
-  // A negative loss: a bar of its own, and in the table with its interval.
+  // A negative loss is drawn as a gain, and is in the table with its interval.
   EXPECT_THAT(page, ContainsRegex("data-unformatted=\"\\+[0-9.]+[^\"]*%\""));
   EXPECT_THAT(page,
               ContainsRegex("waiting for data</td><td[^>]*>\u2212[0-9.]+"
@@ -281,7 +281,7 @@ TEST_F(BrowserTest, Prints) {
   EXPECT_GT(std::filesystem::file_size(printed), 100000u);
 }
 
-// Two configurations over twelve days; one gets slower on the seventh.
+// Two configurations over twelve days, one of which slows down on the seventh.
 History MadeHistory() {
   std::vector<RunTrace> runs;
   for (int day = 0; day < 12; ++day) {

@@ -25,9 +25,10 @@ struct PageConfig {
 absl::Status WritePage(const PageConfig& config, const nlohmann::json& data,
                        const std::string& path);
 
-// The path of plotly.min.js in the runfiles tree `runfiles_dir`, if not empty
-// (that of a program with this one among its data, such as a test), otherwise
-// in the runfiles of the program at `own_path`. The error says what to do.
+// The path of plotly.min.js in the runfiles tree `runfiles_dir`, if it is not
+// empty (that of a program that has this one among its data, such as a test)
+// and has the file, otherwise in the runfiles of the program at `own_path`. The
+// error says what to do.
 absl::StatusOr<std::string> FindPlotly(const std::string& own_path,
                                        const std::string& runfiles_dir);
 

@@ -210,7 +210,7 @@ Waterfall MakeWaterfall(const Cell& cell, const Cell& base, Scaling scaling) {
          seconds / waterfall.measured_seconds,
          {seconds - 0.05 * lost, seconds + 0.05 * lost}});
   }
-  // As of cells of one repetition.
+  // As if a cell had only one repetition.
   waterfall.losses.back().interval = {std::nan(""), std::nan("")};
   return waterfall;
 }

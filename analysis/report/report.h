@@ -19,7 +19,7 @@ struct ReportConfig {
   std::string command;    // that makes this report again; "" for none
 };
 
-// Writes `path` whole or not at all. The error names the file.
+// Writes `path` atomically. The error names the file.
 absl::Status WriteReport(const Answer& answer, const ReportConfig& config,
                          const std::string& path);
 

@@ -284,7 +284,7 @@ double DevicesOf(const Cell& cell) {
              : ranks * static_cast<double>(std::max<size_t>(1, of_rank.size()));
 }
 
-// The model's operations over the peak's; NaN: not known.
+// The model's rate of operations over the peak; NaN if not known.
 double ShareOfPeak(const Cell& cell) {
   const double forward = cell.run.forward_flops_per_example;
   if (!(forward > 0) || !(cell.peak_tflops > 0)) {

@@ -142,21 +142,21 @@ class RateColumn {
 };
 
 // MFU of docs/metrics.md: model FLOPs utilisation (Chowdhery et al. 2022,
-// "PaLM", appendix B) against Cell::peak_tflops. NaN where the runs do not
-// record the model's operations, or have no peak, and where they computed
-// faster than a measured peak, which therefore was none.
+// "PaLM", appendix B) against Cell::peak_tflops. NaN if the runs do not record
+// the model's operations or have no peak, and if they computed faster than a
+// measured peak, which was therefore measured too low.
 double ModelFlopsUtilization(const Cell& cell);
 
-// "" unless the cell computed faster than its measured peak; else by how much:
-// "ddp on 2 ranks (1.53 times the measured 0.112 TFLOPS)".
+// "ddp on 2 ranks (1.53 times the measured 0.112 TFLOPS)" if the cell computed
+// faster than its measured peak, otherwise "".
 std::string AbovePeakText(const Cell& cell);
 
 // "the stated 989 TFLOPS", "the measured 0.171 TFLOPS": Cell::peak_tflops.
 std::string PeakText(const Cell& cell);
 
-// The share of memory bandwidth of docs/metrics.md. NaN where the runs do not
-// record it, and where it is above 1: caches held some of the data, or the
-// measured bandwidth was none.
+// The share of memory bandwidth of docs/metrics.md. NaN if the runs do not
+// record it, and if it is above 1: caches held some of the data, or the
+// bandwidth was measured too low.
 double MemoryBandwidthShare(const Cell& cell);
 
 }  // namespace rankwise

@@ -28,9 +28,9 @@ struct Throughput {
   int64_t steps = 0;  // measured, warm-up left out
   double examples_per_second = 0;
   double step_seconds = 0;  // median of JobStepSeconds
-  // "comm wait": of all ranks' time, 0..1, waiting in communication, for late
-  // ranks too. NaN: not known, as steps of several ranks were captured
-  // (StepRecord::captured_seconds).
+  // "comm wait": the share of all ranks' time, 0..1, spent waiting in
+  // communication, including for late ranks. NaN if steps of several ranks were
+  // captured (StepRecord::captured_seconds).
   double comm_wait_share = 0;
   double data_wait_share = 0;  // likewise
   int64_t global_batch = 0;    // examples a step, all replicas; median

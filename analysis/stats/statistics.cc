@@ -28,7 +28,7 @@ double IncompleteBeta(double a, double b, double x) {
   return sum;
 }
 
-// Of a sum of the means of independent samples.
+// The standard error of a sum of the means of independent samples.
 struct StandardError {
   double value = 0;
   double degrees_of_freedom = 1;  // Welch (1947) and Satterthwaite (1946)
@@ -76,8 +76,8 @@ Interval IntervalLeavingOut(size_t left_out, absl::Span<const double> sample) {
   return {sorted[left_out], sorted[sorted.size() - 1 - left_out]};
 }
 
-// How many times larger the variance of the share of values below the median is
-// than that of independent values; 1 or more.
+// The factor by which autocorrelation increases the variance of the share of
+// values below the median; at least 1.
 double VarianceInflation(absl::Span<const double> series) {
   const double median = Median(series);
   double products = 0, squares = 0, before = 0;
@@ -88,7 +88,7 @@ double VarianceInflation(absl::Span<const double> series) {
     before = sign;
   }
   if (squares == 0) return 1;
-  constexpr double kLargest = 0.97;  // or the sum below is that of a trend
+  constexpr double kLargest = 0.97;  // beyond it the series is a trend
   const double lag1 = std::min(
       kLargest, products / squares + 2 / static_cast<double>(series.size()));
   if (lag1 <= 0) return 1;

@@ -44,25 +44,25 @@ struct Interval {
   double high = 0;
 };
 
-// The narrowest pair of order statistics, as many from each end, that encloses
-// the median of independent values with at least 95 %, whatever their
-// distribution (exact binomial: Le Boudec 2010, theorem 2.1). Below
-// kFewestForMedian values their range, which covers less. NaN for an empty
+// A distribution-free interval that covers the median of independent values
+// with at least 95 %: the narrowest pair of symmetric order statistics, by the
+// exact binomial distribution (Le Boudec 2010, theorem 2.1). With fewer than
+// kFewestForMedian values, their range, which covers less. NaN for an empty
 // sample.
 Interval MedianInterval(absl::Span<const double> sample);
 inline constexpr int64_t kFewestForMedian = 6;
 
-// The same for values in order of time whose neighbours may be correlated: the
-// interval of as many independent values as tell as much about the median,
-// n / (1 + 2 sum of the autocorrelations of sign(x - median)). These are those
-// of an AR(1) process (Bartlett 1946) with the lag-1 correlation that is
-// observed, plus 2/n, as that of few values is biased downwards. Covers 93 to
-// 98.5 % from 15 values on, up to a correlation of 0.7.
+// The same for a time series whose neighbouring values may be correlated: the
+// interval for the effective sample size,
+// n / (1 + 2 sum of the autocorrelations of sign(x - median)). The
+// autocorrelations are those of an AR(1) process (Bartlett 1946) with the
+// observed lag-1 correlation plus 2/n, which offsets the downward bias of short
+// series. Covers 93 to 98.5 % from 15 values on, up to a correlation of 0.7.
 Interval SeriesMedianInterval(absl::Span<const double> series);
 
-// A 95 % interval of the geometric mean of what the values, independent of each
-// other, are drawn from: Student's t of their logarithms. NaN for fewer than
-// two values. Requires values above 0.
+// A 95 % interval of the geometric mean of the distribution from which the
+// independent values are drawn: Student's t of their logarithms. NaN for fewer
+// than two values. Requires values above 0.
 Interval GeometricMeanInterval(absl::Span<const double> sample);
 
 // P(|T| > t) of Student's t distribution (Abramowitz and Stegun 1964, 26.7.1).
@@ -78,10 +78,10 @@ double StudentTwoSidedQuantile(double p, double degrees_of_freedom);
 double WelchP(absl::Span<const double> a, absl::Span<const double> b);
 
 // Half the width of the interval of the sum of the expectations of independent
-// samples, whatever their variances; of a difference, as the sign of a sample
-// does not matter. With the degrees of freedom of Welch (1947) and
-// Satterthwaite (1946). `outside` is the probability that the interval misses
-// the truth. NaN where a sample holds fewer than 2 values.
+// samples of unequal variances, with the degrees of freedom of Welch (1947) and
+// Satterthwaite (1946). Also for differences, as the sign of a sample does not
+// matter. `outside` is the probability that the interval misses the truth. NaN
+// if a sample has fewer than 2 values.
 double HalfWidthOfSum(absl::Span<const std::vector<double>> samples,
                       double outside = 0.05);
 
@@ -90,16 +90,17 @@ double HalfWidthOfSum(absl::Span<const std::vector<double>> samples,
 Interval DifferenceInterval(absl::Span<const double> a,
                             absl::Span<const double> b);
 
-// Of geometric means, numerator over denominator.
+// A ratio of geometric means, numerator over denominator.
 struct Ratio {
   double value = 0;
-  // 1 - `outside`: Welch's for the difference of the means of the logarithms.
-  // It always holds `value`. NaN where a sample holds fewer than 2 values.
+  // Of confidence 1 - `outside`: Welch's interval for the difference of the
+  // means of the logarithms. Always contains `value`. NaN if a sample has fewer
+  // than 2 values.
   Interval interval;
   double p_value = 0;  // WelchP of the logarithms
 };
 
-// Both samples hold one value or more, all above 0. `outside` is the
+// Requires non-empty samples of values above 0. `outside` is the
 // probability that the interval misses the truth.
 Ratio RatioOf(absl::Span<const double> numerator,
               absl::Span<const double> denominator, double outside = 0.05);

@@ -90,7 +90,7 @@ TEST(MedianInterval, CoversAtLeast95PercentFromSixValuesOn) {
   }
 }
 
-TEST(MedianInterval, HasTheseCoverages) {
+TEST(MedianInterval, HasTheExactCoverages) {
   const auto percent = [](int size) {
     return std::round(1000 * ExactCoverage(size, LeftOut(size))) / 10;
   };
@@ -104,7 +104,7 @@ TEST(MedianInterval, HasTheseCoverages) {
 }
 
 // Le Boudec 2010, table A.1; ranks from 1.
-TEST(MedianInterval, IsThatOfTheTables) {
+TEST(MedianInterval, AgreesWithThePublishedTable) {
   struct Case {
     int size, low;
   };

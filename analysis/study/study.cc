@@ -37,7 +37,7 @@
 #include "third_party/absl/status_macros.h"
 
 ABSL_FLAG(std::string, output_dir, "",
-          "folder for the records; empty: results/TIME, in UTC");
+          "folder for the records; empty: results/TIME, with the time in UTC");
 ABSL_FLAG(bool, resume, false,
           "go on with the study in --output_dir: only runs that are missing");
 ABSL_FLAG(std::string, from, "",
@@ -193,9 +193,9 @@ int64_t BaseBatch(const std::string& dir) {
   return is_number ? batch : 0;
 }
 
-// Prints the answer and writes the report. Both depend on the runs alone, so
-// that records read back from disk give the same. The exit code: kCannotSay
-// where nothing could be measured.
+// Prints the answer, writes the report and returns the exit code: kCannotSay if
+// nothing could be measured. Depends only on the runs, so that reading the
+// records back from disk gives the same output.
 int GiveAnswer(std::vector<RunTrace> runs, const std::string& dir) {
   AnswerConfig config;
   config.base_batch = BaseBatch(dir);

@@ -43,7 +43,7 @@ constexpr absl::string_view kSizes[] = {
     "--model_size=", "--depth=", "--width=", "--sequence_length="};
 constexpr char kRough[] = "a rough guess for an idle EPYC core";
 constexpr double kEfficiency = 0.6;
-// 36 rows of --max_seconds=0.1, and a warm-up as long, at most.
+// At most 36 rows of --max_seconds=0.1, each with a warm-up as long.
 constexpr double kCommBenchSeconds = 9;
 
 bool HasItsOwnSize(const StudyConfig& config) {

@@ -1,4 +1,4 @@
-// What the study says before its runs, and instead of them.
+// What a study prints before its runs, and with --dry_run instead of them.
 #ifndef RANKWISE_ANALYSIS_STUDY_STUDY_OUTPUT_H_
 #define RANKWISE_ANALYSIS_STUDY_STUDY_OUTPUT_H_
 
@@ -17,17 +17,17 @@
 namespace rankwise {
 
 struct RunTime {
-  double seconds = 0;  // of one run, start-up included
+  double seconds = 0;  // of one run, including start-up
   // "the runs in results/20260131-235959", or "a rough guess ..."
   std::string source;
 };
 
-// How long a study's runs take.
+// Estimates how long a study's runs take.
 class RunTimes {
  public:
-  // From the study in `own_dir` and every one in `results_dir` that trained the
-  // same model on the same data and machine as the one that `study` describes;
-  // `own_dir` takes precedence, then the latest. Other folders are passed over.
+  // Reads the study in `own_dir` and those in `results_dir` that trained the
+  // same model on the same data and machine as `study`; `own_dir` takes
+  // precedence, then the latest. Skips other folders.
   RunTimes(const std::string& results_dir, const std::string& own_dir,
            const StudyDescription& study);
 
@@ -45,8 +45,8 @@ class RunTimes {
   // of its cell will be skipped.
   void Add(const PlannedRun& run, double seconds);
 
-  // How long these take one after the other. Without a time of some of them,
-  // they are taken to be as long as the others; zero where none has a time.
+  // The time of `runs` one after the other. Runs without an estimate are
+  // assumed to take as long as the others; zero if none has an estimate.
   absl::Duration Sum(const StudyConfig& config,
                      absl::Span<const PlannedRun> runs) const;
 

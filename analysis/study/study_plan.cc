@@ -234,7 +234,7 @@ std::vector<std::string> CommBenchArguments(const StudyConfig& config,
       absl::StrCat("--record=", record_path),
       "--collectives=all_reduce,send_recv,ping_pong", "--min_bytes=8",
       "--max_bytes=16M",
-      // A launch is one observation: several short ones say more.
+      // A launch is one observation: several short ones give more information.
       "--max_seconds=0.1", "--timing=host",
       absl::StrCat("--threads=", ThreadsPerRank(config))};
   AddRanks(config, run, &arguments);

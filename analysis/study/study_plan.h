@@ -65,10 +65,9 @@ struct StudyPlan {
 //   data_parallel, fsdp, tensor_parallel and hybrid, which cannot leave it out;
 // - the base trainer on one rank with that cell's batch per rank, or, of a
 //   pipeline, per micro-batch;
-// and, where config.comm_bench says so, comm_bench at every world size above
-// one, up to 3 times, as often as config.repetitions: costs fitted to one
-// launch say nothing about the next. Expects a config that CheckStudyConfig
-// accepts.
+// and, if config.comm_bench is set, comm_bench at every world size above one,
+// min(3, config.repetitions) times: costs fitted to a single launch do not show
+// how launches differ. Requires a config that CheckStudyConfig accepts.
 StudyPlan PlanStudy(const StudyConfig& config,
                     absl::Span<const PlannedRun> fixed_memory = {});
 

@@ -157,7 +157,7 @@ TEST_F(StudyTest, WritesTheReport) {
   EXPECT_EQ(ReadFile("out/report.html"), report);
 }
 
-// As run ids and the title's day are, wherever the study runs.
+// As are run ids and the day in the title, in any time zone.
 TEST_F(StudyTest, ItsFolderIsNamedInUtc) {
   const auto name_now = [] {
     return absl::FormatTime("%Y%m%d-%H%M%SZ", absl::Now(), absl::UTCTimeZone());

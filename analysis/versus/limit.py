@@ -1,5 +1,5 @@
-"""Compares //trainers:single with the rate of a matrix product: the best that any run of the case measured, as other programs slow
-some. Runs alternate.
+"""Compares //trainers:single with the rate of a matrix product: the best rate that any run of the case measured, as other programs
+slow some runs. Runs alternate.
 
     bazel build //trainers:single
     python3 limit.py --data_dir /tmp/cifar10

@@ -139,8 +139,8 @@ struct Collective {
 
   // `count` must be a multiple of it.
   int64_t (*granularity)(int world_size) = [](int) { return int64_t{1}; };
-  // busbw = algbw * bus_factor, algbw = bytes / time. Of a call that CheckCall
-  // accepts.
+  // busbw = algbw * bus_factor, algbw = bytes / time. Requires a call that
+  // CheckCall accepts.
   double (*bus_factor)(const Call& call) = [](const Call&) { return 1.0; };
   // Why this call cannot run, beyond what the fields above say; null: it always
   // can.

@@ -25,7 +25,7 @@ extern const Collective kBidirectional;
 extern const Collective kBarrier;
 
 // The granularity of collectives that give each rank an equal part, and the
-// bandwidth factor of those of which a rank's own part stays with it.
+// bandwidth factor of those in which a rank's own part is not sent.
 constexpr int64_t OnePerRank(int world_size) { return world_size; }
 inline double OthersShare(const Call& call) {
   return 1.0 * (call.world_size - 1) / call.world_size;

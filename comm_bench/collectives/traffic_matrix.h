@@ -30,7 +30,7 @@ class TrafficMatrix {
   std::vector<int64_t> SendCounts(int from, int64_t count) const;
   // Elements to rank `to` from each rank.
   std::vector<int64_t> ReceiveCounts(int to, int64_t count) const;
-  // The most that any one rank sends to other ranks or receives from them, in
+  // The largest amount that one rank sends to others or receives from them, in
   // multiples of `count`: the load of the busiest direction of a link. At most
   // world_size - 1; (n - 1) / n for a uniform matrix of n ranks.
   double BusiestShare() const;

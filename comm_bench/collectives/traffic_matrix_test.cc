@@ -52,7 +52,7 @@ TEST(TrafficMatrixTest, TheBusiestRankSendsOrReceivesMost) {
   // Rank 0 keeps 0.48 of its own and receives 0.48 from each of three others;
   // the last rank, which keeps least, sends 0.88.
   EXPECT_DOUBLE_EQ(TrafficMatrix::Skewed(1, 4).BusiestShare(), 3 * 0.48);
-  // All but rank 0 keep what they have.
+  // Only rank 0 sends: one half to each of the others.
   EXPECT_DOUBLE_EQ(Matrix("0 1 1\n0 2 0\n0 0 2", 3).BusiestShare(), 1);
   EXPECT_DOUBLE_EQ(Matrix("1 0\n0 1", 2).BusiestShare(), 0);
 }

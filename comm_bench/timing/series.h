@@ -12,8 +12,8 @@
 
 namespace rankwise::comm_bench {
 
-// Fewer samples have no interval: were they correlated by 0.7, it would cover
-// 90 % of 12, and 72 % of 6.
+// Fewer samples get no interval: at a correlation of 0.7 it would cover the
+// median in only 90 % of cases with 12 samples, and 72 % with 6.
 inline constexpr int64_t kFewestForInterval = 15;
 
 // A median, or a difference or ratio of medians, with its 95 % interval.
@@ -21,15 +21,16 @@ struct Estimate {
   double value = 0;
   double low = 0, high = 0;  // NaN: fewer than kFewestForInterval samples
 
-  // How far the interval reaches to its farther side; NaN where there is none.
+  // Distance to the farther end of the interval; NaN if there is none.
   double reach() const;
 };
 
-// `sample` in order of time, not empty; its interval is SeriesMedianInterval.
+// `sample`: in order of time, not empty. The interval is
+// SeriesMedianInterval's.
 Estimate EstimateMedian(const std::vector<double>& sample);
 
-// a - b, as if they were independent (MOVER: Zou and Donner 2008); where the
-// same disturbances move both, the interval is wider than it need be.
+// a - b, assumed to be independent (MOVER: Zou and Donner 2008); if the same
+// disturbances affect both, the interval is too wide.
 Estimate Difference(const Estimate& a, const Estimate& b);
 
 // a / b, both above 0, by the difference of their logarithms.

@@ -8,7 +8,7 @@
 namespace rankwise::comm_bench {
 namespace {
 
-// 1, 2, ..., size, the smallest and the largest in turn: not correlated.
+// 1, 2, ..., size, alternating between small and large: no autocorrelation.
 std::vector<double> Ranks(int size) {
   std::vector<double> ranks;
   for (int i = 0; i < size; ++i)

@@ -48,7 +48,7 @@ TEST(SeriesTest, NothingThatCountsGivesZeros) {
 
 TEST(SeriesTest, QuantilesOfOneToHundred) {
   std::vector<double> seconds;
-  for (int i = 0; i < 50; ++i)  // in turn, as a trend would be correlation
+  for (int i = 0; i < 50; ++i)  // alternating: a trend would be autocorrelated
     seconds.insert(seconds.end(), {100.0 - i, 1.0 + i});
   const Series series = SeriesOfRanks({seconds}, {std::vector<double>(100, 0)});
   const Summary summary = Summarize(series, Across::kSlowest);

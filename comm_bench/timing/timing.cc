@@ -17,9 +17,9 @@ namespace {
 using End = Series::End;
 
 constexpr int64_t kFirstBatch = 6;
-// Before a series may end as precise: stopping at the first narrow interval
-// favours those that are narrow by chance, the more the fewer samples they
-// have.
+// The minimum for ending a series as precise: stopping at the first narrow
+// interval favours intervals that are narrow by chance, and the fewer the
+// samples, the more often that happens.
 constexpr int64_t kFewestToBePrecise = 42;
 constexpr int64_t kLargestBatch = 1 << 20;
 constexpr double kBatchSeconds = 0.2;   // the longest batch

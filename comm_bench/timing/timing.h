@@ -37,8 +37,8 @@ struct TimingConfig {
   int64_t max_iterations = 10000;
   // What the median is of.
   Across across = Across::kSlowest;
-  // Ends when the 95 % interval of the median of 42 iterations that count, or
-  // more, lies within this share of it to both sides.
+  // Ends when the 95 % interval of the median, of at least 42 iterations
+  // without the late ones, lies within this share of the median on both sides.
   double precision = 0.05;
   double max_seconds = 0.5;  // without the warm-up
 

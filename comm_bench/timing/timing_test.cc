@@ -53,15 +53,15 @@ TEST(TimingTest, AQuietSeriesEndsAfterTheFewestIterations) {
   EXPECT_THAT(series.late, IsEmpty());
 }
 
-// Iterations of lag-1 correlation `rho` whose logarithms deviate by `spread`;
-// one in 20 takes up to 11 times as long if there is a tail.
+// Iterations with lag-1 correlation `rho` and the standard deviation `spread`
+// of the logarithm. With a tail, one in 20 takes up to 11 times as long.
 struct Noise {
   double rho, spread;
   bool tail;
 };
 
-// The share of series, each ended by its own interval, whose printed interval
-// holds the median of all that could have been measured.
+// The share of series, each ended by the precision of its interval, whose
+// interval contains the true median.
 double ShareCovered(const Noise& noise, double truth, int trials) {
   std::mt19937_64 random(7);
   std::normal_distribution<double> normal;
@@ -83,13 +83,13 @@ double ShareCovered(const Noise& noise, double truth, int trials) {
   return covered / static_cast<double>(trials);
 }
 
-// RANKWISE_TRIALS=3000 gives the table of docs/comm_bench.md.
+// RANKWISE_TRIALS=2000 prints the table of docs/comm_bench.md.
 TEST(TimingTest, IntervalsOfSeriesThatEndThemselvesHoldTheTruth) {
   const char* more = std::getenv("RANKWISE_TRIALS");
   const int trials = more == nullptr ? 300 : std::atoi(more);
   for (const bool tail : {false, true}) {
     for (const double spread : {0.03, 0.1}) {
-      // The median of the others is a higher quantile of them.
+      // With a tail, the median is a higher quantile of the other iterations.
       constexpr double kQuantileInTail = 0.0660;  // Phi^-1(0.5 / 0.95)
       const double truth = 1e-3 * std::exp(tail ? spread * kQuantileInTail : 0);
       for (const double rho : {0.0, 0.3, 0.7}) {

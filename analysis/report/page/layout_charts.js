@@ -74,7 +74,7 @@ function addLayouts() {
   const part = section(
       'layouts', 'Which layout of the ranks',
       'What the critical rank of each layout spends on the examples that the fastest trains in a step; the fastest first. ' +
-          'The intervals of the relative times hold for all pairs of layouts together: a layout is separated where its own lies above 1.');
+          'The 95 % intervals of the relative times are simultaneous over all pairs of layouts: a layout is separated from the fastest if its interval lies above 1.');
   if (study.layouts.length === 0) {
     missing(part, 'No two layouts did the same work on as many ranks. A study that compares some:',
             './bazelw run //:study -- --layouts=auto --model=gpt');

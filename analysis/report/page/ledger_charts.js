@@ -79,8 +79,8 @@ function addLedger() {
   const part = section(
       'ledger', 'Where the step goes',
       'Means over the steps and runs of what the critical rank did: the one that waited least, so that the others waited for it. ' +
-          'What it waits in communication is exposed; another rank\'s part of that name holds its waiting for late ranks as well. ' +
-          'The parts add up to the job\'s time over its steps, the largest sum of one rank; what nothing explains is the residual.');
+          'Its wait in communication is exposed communication; that of the other ranks includes waiting for late ranks. ' +
+          'The parts add up to the job\'s time over its steps, the largest sum of one rank; the unexplained rest is the residual.');
   if (study.ledgers.length === 0) {
     missing(part, 'No run has enough steps after warm-up for a ledger. A study that has:', './bazelw run //:study');
     return;
@@ -122,7 +122,7 @@ function shareOfTheLimit(waterfall) {
   return share >= smallest ? share : null;
 }
 
-// From the hardware's limit to one rank, and from there to the measured step; or from the ideal step.
+// From the hardware's limit, or if it is not known from the ideal step, to the measured step.
 function waterfallFigure(look, width, waterfall) {
   const share = shareOfTheLimit(waterfall), whole = share || 1;
   const before = share === null ? [] : [{
@@ -136,7 +136,7 @@ function waterfallFigure(look, width, waterfall) {
   const reached = [];
   losses.reduce((left, loss) => (reached.push(left - loss.points), left - loss.points), 1);
   const known = [...losses.keys()].filter((i) => losses[i].interval !== null);
-  // Half of each loss's interval, as a share like its points; 0 without one.
+  // Half the width of each loss's interval, as a share like `points`; 0 if it has none.
   const within = losses.map(({interval}) => (interval === null ? 0 : whole * (interval[1] - interval[0]) / 2 / waterfall.measured_seconds));
   const low = Math.min(0, ...reached.map((end, i) => end - within[i])), high = Math.max(1, ...reached.map((end, i) => end + within[i]));
   const names = [first, ...losses.map((loss) => loss.cause), 'measured'];
@@ -164,7 +164,7 @@ function waterfallFigure(look, width, waterfall) {
       decreasing: bar(look.vermillion), increasing: bar(look.green), totals: bar(look.blue),
       connector: {line: {color: look.neutral, width: 1, dash: 'dot'}},
     }, {
-      // The losses' intervals, about the ends of their bars and below their texts.
+      // The losses' intervals, at the ends of their bars and below the labels.
       type: 'scatter', mode: 'markers', y: known.map((i) => i + 1.3), x: known.map((i) => 100 * reached[i]),
       marker: {size: 1, color: look.ink}, hoverinfo: 'skip',
       error_x: {type: 'data', array: known.map((i) => 100 * within[i]), color: look.ink, thickness: 1, width: 3},
@@ -177,12 +177,12 @@ function waterfallFigure(look, width, waterfall) {
   };
 }
 
-// Whether a loss may be chance: its interval holds 0.
+// Whether the interval of a loss contains 0.
 function isWithinNoise({interval}) {
   return interval !== null && interval[0] <= 0 && interval[1] >= 0;
 }
 
-// Against the largest losses that are more than noise, in words.
+// A list of remedies for the losses beyond noise, largest first.
 function remedies(waterfall) {
   const worst = waterfall.losses.filter((loss) => loss.points >= 0.01 && !isWithinNoise(loss)).sort((a, b) => b.points - a.points);
   const list = element('ul', {class: 'remedies'}, ...worst.map((loss) => element(
@@ -205,7 +205,7 @@ function addWaterfall() {
   const part = section(
       'waterfall', 'What the efficiency was lost to',
       'From the ideal step to the measured one, cause by cause, each with its 95 % interval over the runs. A negative loss, in green, is a gain; ' +
-          'an interval that holds 0 is noise.');
+          'a loss whose interval contains 0 is noise.');
   if (study.waterfalls.length === 0) {
     missing(part, 'No pair of a base case and a larger world size could be compared. A study that has one:',
             './bazelw run //:study -- --world_sizes=1,2');

@@ -43,7 +43,7 @@ function scalingTable(part) {
   if (peaks.length > 0) {
     remarked.unshift(`MFU: 3 x the model's forward operations, of the ${peaks.join(' or ')} TFLOPS of every device.`);
   }
-  remarked.unshift('Comm wait and data wait: of all ranks\' time, what they waited in communication (for late ranks too) and for data.');
+  remarked.unshift('Comm wait and data wait: shares of all ranks\' time spent waiting in communication, including for late ranks, and for data.');
   if (bases.size === 1) remarked.unshift(`The base case is ${[...bases][0]}.`);
   part.append(element('ul', {class: 'remarks'}, ...[...new Set(remarked)].map((text) => element('li', {}, ...prose(text)))));
 }
