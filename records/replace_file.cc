@@ -18,10 +18,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Of a code that no exit code is chosen by (ExitCode): a failure, whatever
+// errno stands for.
 absl::Status Error(int error, const std::string& path) {
-  return absl::ErrnoToStatus(
+  const absl::Status named = absl::ErrnoToStatus(
       error, absl::StrCat("writing ", path,
                           error == ENOENT ? " (its folder must exist)" : ""));
+  return absl::UnknownError(named.message());
 }
 
 // Where the file is, or will be, that `path` names.

@@ -56,6 +56,7 @@ void PrintTo(const Case& one, std::ostream* out) { *out << one.command; }
 
 const char* const kPrograms[] = {"analysis/compare/compare",
                                  "analysis/cost_model/fit_network",
+                                 "analysis/history/history",
                                  "analysis/plan/plan",
                                  "analysis/prediction/predict",
                                  "analysis/runs/make_study",
@@ -90,6 +91,13 @@ std::vector<Case> Cases() {
     for (const char* unreadable : {"MISSING", "EMPTY", "BROKEN"})
       cases.push_back({absl::StrCat(reader, unreadable), kBadUsage});
     cases.push_back({absl::StrCat(reader, "SILENT"), kCannotSay});
+  }
+  for (const char* unreadable : {"MISSING", "EMPTY", "BROKEN"}) {
+    cases.push_back(
+        {absl::StrCat("analysis/history/history ", unreadable), kBadUsage});
+    cases.push_back(
+        {absl::StrCat("analysis/compare/compare MISSING/before ", unreadable),
+         kBadUsage});
   }
   const std::string replay = "comm_bench/comm_bench --mode=replay --replay=";
   const std::string show = "parallel/pipeline/show --schedule=";

@@ -145,14 +145,16 @@ std::string MemoryLine(const Answer& answer) {
     peaks.insert(
         absl::StrFormat("%.3g", 1e-9 * row.cell->peak_bytes_per_second));
   }
-  if (peaks.empty()) return "";
+  constexpr char kAbove[] =
+      " Shares above 100 % are not shown: caches saved some of the bytes, or "
+      "other programs ran while the GB/s were measured.";
+  if (peaks.empty())
+    return above ? absl::StrCat("No share of memory bandwidth.", kAbove, "\n")
+                 : "";
   return absl::StrCat(
       "memory: what a step has to move at least, of the measured ",
       absl::StrJoin(peaks, " or "), " GB/s of every device.",
-      above ? " Shares above 100 % are not shown: caches saved some of the "
-              "bytes, or other programs ran while the GB/s were measured."
-            : "",
-      "\n");
+      above ? kAbove : "", "\n");
 }
 
 // Explains the MFU column; "" if it is empty and no cell exceeded its peak.

@@ -126,7 +126,8 @@ std::vector<Printed> ReadTable(const Answer& answer) {
 
 int StudiesFromEnvironment() {
   const char* studies = std::getenv("RANKWISE_STUDIES");
-  return studies == nullptr ? 0 : std::atoi(studies);
+  if (studies == nullptr) return 0;
+  return std::atoi(studies) / kStudiesAtOnce * kStudiesAtOnce;
 }
 
 // Numbers of studies that separate any layout, and that separate layout00.

@@ -161,10 +161,6 @@ std::string Title(const std::vector<RunTrace>& runs) {
 
 absl::Status Report(const Answer& answer, const std::string& title,
                     const std::string& dir) {
-  if (answer.cells.empty() && answer.calls.empty()) {
-    return absl::FailedPreconditionError(
-        "nothing in the records could be measured");
-  }
   if (!absl::GetFlag(FLAGS_report)) return absl::OkStatus();
   std::string plotly = UserPath(absl::GetFlag(FLAGS_plotly_js));
   if (plotly.empty()) {
@@ -206,10 +202,14 @@ int GiveAnswer(std::vector<RunTrace> runs, const std::string& dir) {
   const std::string title = Title(runs);
   const auto answer = Analyze(std::move(runs), config);
   std::cout << AnswerText(*answer) << std::flush;
+  if (answer->cells.empty() && answer->calls.empty()) {
+    std::cout << "No report: nothing in the records could be measured\n";
+    return kCannotSay;
+  }
   const absl::Status status = Report(*answer, title, dir);
   if (status.ok()) return 0;
   std::cout << "No report: " << status.message() << "\n";
-  return absl::IsFailedPrecondition(status) ? kCannotSay : kFailed;
+  return kFailed;
 }
 
 absl::StatusOr<int> ReadAgain(const std::string& dir) {
