@@ -31,7 +31,7 @@ grep -qx '### Performance: not compared' "$TEST_TMPDIR/alone/report.md" || fail 
 # A trainer that no longer runs.
 mkdir "$TEST_TMPDIR/trainers"
 ln -s "$PWD/trainers/single" "$TEST_TMPDIR/trainers/single"
-ln -s "$(command -v false)" "$TEST_TMPDIR/trainers/ddp"
+ln -s "$(type -P false)" "$TEST_TMPDIR/trainers/ddp"
 status=0
 "$examples/gate.sh" check "$baseline" "$TEST_TMPDIR/broken" "${short[@]}" --trainer_dir="$TEST_TMPDIR/trainers" || status=$?
 [[ "$status" == 3 ]] || fail "exit code $status where a trainer fails"
