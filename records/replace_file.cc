@@ -18,13 +18,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Of a code that no exit code is chosen by (ExitCode): a failure, whatever
-// errno stands for.
+// The codes that stand for bad usage and for data that cannot say (ExitCode,
+// Complain) are not used, whatever errno is: writing failed.
 absl::Status Error(int error, const std::string& path) {
-  const absl::Status named = absl::ErrnoToStatus(
+  const absl::Status status = absl::ErrnoToStatus(
       error, absl::StrCat("writing ", path,
                           error == ENOENT ? " (its folder must exist)" : ""));
-  return absl::UnknownError(named.message());
+  const bool failed =
+      !absl::IsInvalidArgument(status) && !absl::IsFailedPrecondition(status);
+  return failed ? status : absl::UnknownError(status.message());
 }
 
 // Where the file is, or will be, that `path` names.
