@@ -27,7 +27,7 @@ namespace rankwise {
 
 struct AnswerConfig {
   ThroughputConfig throughput;
-  BootstrapConfig bootstrap;  // of the laws of scaling
+  BootstrapConfig bootstrap;  // of Amdahl's law
   ComparisonConfig comparison;
   double target_loss = 0;  // whose time to reach it is reported; 0: none
   // The batch that strong and weak scaling of the study start from; 0: not
@@ -55,8 +55,9 @@ struct ScalingSeries {
   std::string trainer;
   Scaling scaling = Scaling::kStrong;
   std::vector<const ScalingRow*> rows;  // by world size
-  std::vector<FittedLaw> laws;
-  std::vector<std::string> no_law;  // which law was not fitted, and why
+  // Of strong scaling; else, or if it cannot be fitted, nullopt.
+  std::optional<AmdahlsLaw> law;
+  std::string no_law;                            // why it could not be fitted
   std::vector<SerialFraction> serial_fractions;  // of strong scaling
   std::string serial_trend;  // "rises from ...": see SerialTrend
 };
@@ -152,7 +153,7 @@ std::vector<ScalingRow> ScalingRows(absl::Span<const Cell> cells,
                                     const AnswerConfig& config);
 
 // The rows that have an efficiency, by trainer and way of scaling, each with
-// its base and the laws that fit. `rows` outlive the result.
+// its base and Amdahl's law. `rows` outlive the result.
 std::vector<ScalingSeries> ScalingSeriesOf(absl::Span<const ScalingRow> rows,
                                            const AnswerConfig& config);
 

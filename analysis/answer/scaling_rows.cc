@@ -100,24 +100,19 @@ ScalingPoint PointOf(const Cell& cell, const Cell& base) {
           cell.Values(&Throughput::examples_per_second)};
 }
 
-void FitLaws(ScalingSeries& series, const BootstrapConfig& bootstrap) {
+void FitLaw(ScalingSeries& series, const BootstrapConfig& bootstrap) {
+  if (series.scaling != Scaling::kStrong) return;
   const Cell& base = *series.rows.front()->base;
   std::vector<ScalingPoint> points = {PointOf(base, base)};
   for (const ScalingRow* row : series.rows) {
     if (row->cell->run.world_size == base.run.world_size) continue;
     points.push_back(PointOf(*row->cell, base));
   }
-  const ScalingLaw own = series.scaling == Scaling::kStrong
-                             ? ScalingLaw::kAmdahl
-                             : ScalingLaw::kGustafson;
-  for (ScalingLaw law : {own, ScalingLaw::kUsl}) {
-    absl::StatusOr<FittedLaw> fit = FitScalingLaw(law, points, bootstrap);
-    if (fit.ok()) {
-      series.laws.push_back(*std::move(fit));
-    } else {
-      series.no_law.push_back(
-          absl::StrCat(ScalingLawName(law), ": ", fit.status().message()));
-    }
+  const absl::StatusOr<AmdahlsLaw> fit = FitAmdahl(points, bootstrap);
+  if (fit.ok()) {
+    series.law = *fit;
+  } else {
+    series.no_law = std::string(fit.status().message());
   }
 }
 
@@ -261,7 +256,7 @@ std::vector<ScalingSeries> ScalingSeriesOf(absl::Span<const ScalingRow> rows,
     absl::c_stable_sort(one.rows, [](const ScalingRow* a, const ScalingRow* b) {
       return a->cell->run.world_size < b->cell->run.world_size;
     });
-    FitLaws(one, config.bootstrap);
+    FitLaw(one, config.bootstrap);
     one.serial_fractions = SerialFractionsOf(one);
     one.serial_trend = SerialTrend(one);
     result.push_back(std::move(one));

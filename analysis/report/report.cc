@@ -51,13 +51,8 @@ json RowData(const Answer& answer, const ScalingRow& row) {
   };
 }
 
-// `base_ranks`: a law counts ranks in units of these.
-json LawData(const FittedLaw& law, int64_t base_ranks, int64_t max_ranks) {
-  const auto parameter_data = [](const LawParameter& parameter) {
-    return json{{"name", parameter.name},
-                {"value", parameter.value},
-                {"interval", IntervalData(parameter.interval)}};
-  };
+// `base_ranks`: the law counts ranks in units of these.
+json LawData(const AmdahlsLaw& law, int64_t base_ranks, int64_t max_ranks) {
   json ranks = json::array(), speedups = json::array();
   const double unit = static_cast<double>(base_ranks);
   const double furthest = kDrawnBeyond * static_cast<double>(max_ranks) / unit;
@@ -67,8 +62,8 @@ json LawData(const FittedLaw& law, int64_t base_ranks, int64_t max_ranks) {
     speedups.push_back(law.Speedup(n));
   }
   return {
-      {"name", ScalingLawName(law.law)},
-      {"parameters", DataOfEach(law.parameters, parameter_data)},
+      {"serial_fraction", law.serial_fraction},
+      {"interval", IntervalData(law.interval)},
       {"error", law.median_relative_error},
       {"ranks", ranks},
       {"speedups", speedups},
@@ -88,14 +83,13 @@ json SeriesData(const Answer& answer, const ScalingSeries& series) {
     return json{{"cell", CellIndex(answer.cells, row->cell)},
                 {"efficiency", EfficiencyData(*row)}};
   };
-  const auto law_data = [=](const FittedLaw& law) {
-    return LawData(law, base_ranks, max_ranks);
-  };
   return {{"trainer", series.trainer},
           {"scaling", std::string(ScalingName(series.scaling))},
           {"base_ranks", base_ranks},
           {"points", DataOfEach(series.rows, point_data)},
-          {"laws", DataOfEach(series.laws, law_data)},
+          {"law", series.law.has_value()
+                      ? LawData(*series.law, base_ranks, max_ranks)
+                      : json()},
           {"serial_fractions",
            DataOfEach(series.serial_fractions, SerialFractionData)},
           {"serial_trend", series.serial_trend},

@@ -26,8 +26,8 @@ absl::Status WriteReport(const Answer& answer, const ReportConfig& config,
 // Everything that the page draws, as one JSON object. Places, names and units
 // are the page's own: page/*.js reads it, nothing else should. Seconds, bytes
 // and shares of 1, as in the answer. Long loss curves are thinned to every k-th
-// step, laws are drawn to twice the largest size. Numbers that are not finite
-// become null when written.
+// step, Amdahl's law is drawn to twice the largest size. Numbers that are not
+// finite become null when written.
 nlohmann::json ReportData(const Answer& answer);
 
 // [low, high]; null where an end is unknown.

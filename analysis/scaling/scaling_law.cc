@@ -1,33 +1,17 @@
 #include "analysis/scaling/scaling_law.h"
 
 #include <algorithm>
-#include <array>
 #include <cassert>
 #include <cmath>
 #include <random>
-#include <set>
 
 #include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "records/text.h"
 #include "third_party/absl/status_macros.h"
 
 namespace rankwise {
 namespace {
-
-struct LawText {
-  const char* name;
-  std::vector<std::string> parameters;
-};
-
-const LawText& TextOf(ScalingLaw law) {
-  static const LawText* const kTexts =
-      new LawText[]{{"Amdahl", {"serial fraction"}},
-                    {"Gustafson", {"serial fraction"}},
-                    {"USL", {"contention", "coherency"}}};
-  return kTexts[static_cast<size_t>(law)];
-}
 
 // A world size above the base's and its speedup.
 struct Observed {
@@ -35,39 +19,20 @@ struct Observed {
   double speedup = 0;
 };
 
-using Parameters = std::array<double, 2>;  // only USL has a second
-
-// Every law is linear in its parameters: observed = fixed + factors *
-// parameters. Gustafson's observes the speedup, the others its inverse.
-struct LinearForm {
-  double observed = 1;
-  double fixed = 0;
-  Parameters factors = {};
-};
-
-LinearForm LinearFormOf(ScalingLaw law, const Observed& point) {
-  const double n = point.ranks;
-  if (law == ScalingLaw::kGustafson) return {point.speedup, n, {1 - n, 0}};
-  return {1 / point.speedup,
-          1 / n,
-          {1 - 1 / n, law == ScalingLaw::kUsl ? n - 1 : 0}};
-}
-
-// The sums for the least squares of relative errors.
-LeastSquares SumSquares(ScalingLaw law, absl::Span<const Observed> points) {
-  LeastSquares sums;
+// The law is linear in s: 1/S = 1/N + s (1 - 1/N). Least squares of relative
+// errors, without bounds.
+double SolveSerialFraction(absl::Span<const Observed> points) {
+  double squares = 0, products = 0;
   for (const Observed& point : points) {
-    const auto [observed, fixed, factors] = LinearFormOf(law, point);
-    sums.Add(factors[0] / observed, factors[1] / observed,
-             1 - fixed / observed);
+    const double factor = point.speedup * (1 - 1 / point.ranks);
+    squares += factor * factor;
+    products += factor * (1 - point.speedup / point.ranks);
   }
-  return sums;
+  return products / squares;
 }
 
-Parameters Fit(ScalingLaw law, absl::Span<const Observed> points) {
-  Parameters parameters = SumSquares(law, points).SolveNotNegative();
-  if (law != ScalingLaw::kUsl) parameters[0] = std::min(parameters[0], 1.0);
-  return parameters;
+double FitSerialFraction(absl::Span<const Observed> points) {
+  return std::clamp(SolveSerialFraction(points), 0.0, 1.0);
 }
 
 // A point in logarithms, where the spread of repetitions is a share.
@@ -102,33 +67,25 @@ std::vector<Observed> Speedups(absl::Span<const LogPoint> points,
   return result;
 }
 
-// How many degrees of freedom each parameter's spread has when it is put
-// together from those of the points (Satterthwaite 1946): those of the point
-// that matters alone, or those of all where all matter alike.
-Parameters DegreesOfFreedom(ScalingLaw law, absl::Span<const LogPoint> points) {
+// How many degrees of freedom the fraction's spread has when it is put together
+// from those of the points (Satterthwaite 1946): those of the point that
+// matters alone, or those of all where all matter alike.
+double DegreesOfFreedom(absl::Span<const LogPoint> points) {
   constexpr double kStep = 1e-6;
   std::vector<double> centres = NumbersOf(points, &LogPoint::mean);
-  const auto solve = [&] {
-    return SumSquares(law, Speedups(points, centres)).Solve();
-  };
-  const Parameters at = solve();
-  Parameters sums = {}, squares = {};
+  const double at = SolveSerialFraction(Speedups(points, centres));
+  double sum = 0, squares = 0;
   for (size_t i = 0; i < points.size(); ++i) {
     centres[i] += kStep;
-    const Parameters shifted = solve();
+    const double shifted = SolveSerialFraction(Speedups(points, centres));
     centres[i] = points[i].mean;
     const double n = static_cast<double>(points[i].repetitions);
-    for (size_t p = 0; p < at.size(); ++p) {
-      const double effect =
-          (shifted[p] - at[p]) / kStep * points[i].deviation / std::sqrt(n);
-      sums[p] += effect * effect;
-      squares[p] += std::pow(effect, 4) / (n - 1);
-    }
+    const double effect =
+        (shifted - at) / kStep * points[i].deviation / std::sqrt(n);
+    sum += effect * effect;
+    squares += std::pow(effect, 4) / (n - 1);
   }
-  for (size_t p = 0; p < sums.size(); ++p) {
-    sums[p] = squares[p] > 0 ? sums[p] * sums[p] / squares[p] : 1;
-  }
-  return sums;
+  return squares > 0 ? sum * sum / squares : 1;
 }
 
 // How far the means of the points' repetitions may be off, drawn once.
@@ -157,26 +114,18 @@ std::vector<double> Shifted(absl::Span<const LogPoint> points,
   return centres;
 }
 
-// One interval per parameter.
-std::vector<Interval> Intervals(ScalingLaw law,
-                                absl::Span<const LogPoint> points,
-                                const BootstrapConfig& config) {
+Interval IntervalOf(absl::Span<const LogPoint> points,
+                    const BootstrapConfig& config) {
   std::mt19937_64 random(config.seed);
-  const Parameters freedom = DegreesOfFreedom(law, points);
-  std::vector<std::vector<double>> values(TextOf(law).parameters.size());
+  const double freedom = DegreesOfFreedom(points);
+  std::vector<double> values;
   for (int i = 0; i < config.resamples; ++i) {
     const std::vector<double> shifts = RandomShifts(points, &random);
-    for (size_t p = 0; p < values.size(); ++p) {
-      const std::vector<double> centres =
-          Shifted(points, shifts, freedom[p], &random);
-      values[p].push_back(Fit(law, Speedups(points, centres))[p]);
-    }
+    const std::vector<double> centres =
+        Shifted(points, shifts, freedom, &random);
+    values.push_back(FitSerialFraction(Speedups(points, centres)));
   }
-  std::vector<Interval> intervals;
-  for (const std::vector<double>& v : values) {
-    intervals.push_back({Quantile(v, 0.025), Quantile(v, 0.975)});
-  }
-  return intervals;
+  return {Quantile(values, 0.025), Quantile(values, 0.975)};
 }
 
 absl::Status CheckPoint(const ScalingPoint& point) {
@@ -198,69 +147,46 @@ absl::Status CheckPoint(const ScalingPoint& point) {
       " repetition, and a fit needs 2 or more: pass --repetitions"));
 }
 
-absl::Status CheckPoints(ScalingLaw law,
-                         absl::Span<const ScalingPoint> points) {
-  std::set<double> sizes;
+absl::Status CheckPoints(absl::Span<const ScalingPoint> points) {
   int bases = 0;
   for (const ScalingPoint& point : points) {
     RETURN_IF_ERROR(CheckPoint(point));
-    if (point.ranks == 1) {
-      ++bases;
-    } else {
-      sizes.insert(point.ranks);
-    }
+    bases += point.ranks == 1;
   }
   if (bases != 1) {
     return absl::InvalidArgumentError(
         absl::StrCat("a fit needs the base case once, and there are ", bases));
   }
-  const size_t needed = TextOf(law).parameters.size();
-  if (sizes.size() >= needed) return absl::OkStatus();
+  if (points.size() > 1) return absl::OkStatus();
   return absl::FailedPreconditionError(
-      absl::StrCat(ScalingLawName(law), " has ",
-                   Counted(static_cast<int64_t>(needed), "parameter"),
-                   ", and there are ", sizes.size(),
-                   " world sizes above the base's to fit: run more of them by "
-                   "--world_sizes"));
+      "a fit needs a world size above the base's: run more of them by "
+      "--world_sizes");
 }
 
-double MedianRelativeError(const FittedLaw& fitted,
+double MedianRelativeError(const AmdahlsLaw& law,
                            absl::Span<const Observed> points) {
   return Median(NumbersOf(points, [&](const Observed& point) {
-    return std::abs(fitted.Speedup(point.ranks) / point.speedup - 1);
+    return std::abs(law.Speedup(point.ranks) / point.speedup - 1);
   }));
 }
 
 }  // namespace
 
-double FittedLaw::Speedup(double ranks) const {
-  const LinearForm form = LinearFormOf(law, {ranks, 1});
-  double value = form.fixed;
-  for (size_t i = 0; i < parameters.size(); ++i) {
-    value += form.factors[i] * parameters[i].value;
-  }
-  return law == ScalingLaw::kGustafson ? value : 1 / value;
+double AmdahlsLaw::Speedup(double ranks) const {
+  return 1 / (serial_fraction + (1 - serial_fraction) / ranks);
 }
 
-std::string ScalingLawName(ScalingLaw law) { return TextOf(law).name; }
-
-absl::StatusOr<FittedLaw> FitScalingLaw(ScalingLaw law,
-                                        absl::Span<const ScalingPoint> points,
-                                        const BootstrapConfig& config) {
-  RETURN_IF_ERROR(CheckPoints(law, points));
+absl::StatusOr<AmdahlsLaw> FitAmdahl(absl::Span<const ScalingPoint> points,
+                                     const BootstrapConfig& config) {
+  RETURN_IF_ERROR(CheckPoints(points));
   const std::vector<LogPoint> logs = LogPoints(points);
   const std::vector<Observed> observed =
       Speedups(logs, NumbersOf(logs, &LogPoint::mean));
-  const Parameters values = Fit(law, observed);
-  const std::vector<Interval> intervals = Intervals(law, logs, config);
-  const std::vector<std::string>& names = TextOf(law).parameters;
-  FittedLaw fitted;
-  fitted.law = law;
-  for (size_t i = 0; i < names.size(); ++i) {
-    fitted.parameters.push_back({names[i], values[i], intervals[i]});
-  }
-  fitted.median_relative_error = MedianRelativeError(fitted, observed);
-  return fitted;
+  AmdahlsLaw law;
+  law.serial_fraction = FitSerialFraction(observed);
+  law.interval = IntervalOf(logs, config);
+  law.median_relative_error = MedianRelativeError(law, observed);
+  return law;
 }
 
 double KarpFlatt(double speedup, double ranks) {

@@ -28,10 +28,10 @@ function scalingHover(series, point) {
   return hoverText(`${series.trainer}: ${point.name}`, ...lines, ...point.marks);
 }
 
-function lawHover(series, law) {
-  const parameters = law.parameters.map(
-      (one) => `${one.name} ${digits(one.value)} ${interval(one.interval, digits)}`);
-  return hoverText(`${series.trainer}: ${law.name}`, ...parameters, `median error ${percent(law.error)}`);
+function lawHover(series) {
+  const {law} = series;
+  return hoverText(`${series.trainer}: Amdahl`, `serial fraction ${digits(law.serial_fraction)} ${interval(law.interval, digits)}`,
+                   `median error ${percent(law.error)}`);
 }
 
 // `what` is one of scalingHalves.
@@ -57,13 +57,15 @@ function scalingTraces(look, series, place, what, first) {
 }
 
 function lawTraces(look, series, what, first) {
+  const {law} = series;
+  if (law === null) return [];
   const {color} = style(look, trainers.indexOf(series.trainer));
-  return series.laws.map((law, i) => ({
+  return [{
     type: 'scatter', mode: 'lines', x: law.ranks, y: law.speedups.map((s, at) => what.ofLaw(s, law.ranks[at] / series.base_ranks)),
-    name: plain(`${series.trainer}: ${law.name}`), line: {color, dash: 'dot', width: 1.5 + i},
-    text: law.ranks.map(() => lawHover(series, law)), hoverinfo: 'text', showlegend: first, legendgroup: `${series.trainer}: ${law.name}`,
+    name: plain(`${series.trainer}: Amdahl`), line: {color, dash: 'dot', width: 1.5},
+    text: law.ranks.map(() => lawHover(series)), hoverinfo: 'text', showlegend: first, legendgroup: `${series.trainer}: Amdahl`,
     xaxis: what.axis, yaxis: what.axis.replace('x', 'y'),
-  }));
+  }];
 }
 
 function idealTrace(look, base, furthest, what, first) {
@@ -131,11 +133,11 @@ function addScaling() {
         (series) => series.scaling === kind && series.points.some((point) => point.efficiency !== null));
     if (all.length === 0) continue;
     part.append(element('h3', {}, scalingNames[kind] || 'The same peak memory of the fullest rank'));
-    const laws = all.some((series) => series.laws.length > 0);
-    let withLaws = laws && all.length <= 3;
+    const hasLaw = all.some((series) => series.law !== null);
+    let withLaws = hasLaw && all.length <= 3;
     let draw = () => {};
-    if (laws) {
-      checkbox(controls(part), 'fitted laws, drawn to twice the largest size', withLaws, (checked) => {
+    if (hasLaw) {
+      checkbox(controls(part), 'Amdahl\'s law as fitted, drawn to twice the largest size', withLaws, (checked) => {
         withLaws = checked;
         draw();
       });

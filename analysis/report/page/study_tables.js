@@ -50,25 +50,25 @@ function scalingTable(part) {
 
 function lawTable(part) {
   const rows = study.series.flatMap((series) => [
-    ...series.laws.flatMap((law) => law.parameters.map((parameter) => ({series, law, parameter}))),
-    ...series.serial_fractions.map((one) => ({
-      series, law: {name: 'Karp-Flatt', error: null}, parameter: {...one, name: `serial fraction on ${one.ranks} ranks`},
-    })),
+    ...(series.law === null ? [] : [{
+      series, name: 'Amdahl', ranks: 'all', value: series.law.serial_fraction, interval: series.law.interval, error: series.law.error,
+    }]),
+    ...series.serial_fractions.map((one) => ({series, name: 'Karp-Flatt', error: null, ...one})),
   ]);
-  table(part, 'law-table', 'Fitted laws', [
+  table(part, 'law-table', 'Serial fractions', [
     textColumn('trainer', 'trainer', (row) => row.series.trainer),
     textColumn('scaling', 'scaling', (row) => row.series.scaling),
-    textColumn('law', 'law', (row) => row.law.name),
-    textColumn('parameter', 'parameter', (row) => row.parameter.name),
-    numberColumn('value', 'value', (row) => row.parameter.value),
-    intervalColumn('value', (row) => row.parameter.interval, digits),
-    numberColumn('median error', 'median_relative_error', (row) => row.law.error, percent),
+    textColumn('law', 'law', (row) => row.name),
+    textColumn('ranks', 'ranks', (row) => String(row.ranks)),
+    numberColumn('serial fraction', 'serial_fraction', (row) => row.value),
+    intervalColumn('serial_fraction', (row) => row.interval, digits),
+    numberColumn('median error', 'median_relative_error', (row) => row.error, percent),
   ], rows);
   const trends = study.series.filter((series) => series.serial_trend).map(
       (series) => `The serial fraction of ${series.trainer} by Karp and Flatt ${series.serial_trend}.`);
   part.append(element('ul', {class: 'remarks'}, ...trends.map((text) => element('li', {}, ...prose(text)))));
-  const without = study.series.flatMap((series) => series.no_law.map((why) => `${series.trainer}, ${series.scaling}: ${why}`));
-  if (without.length > 0) part.append(folded(`${plural(without.length, 'law')} not fitted`, without));
+  const without = study.series.filter((series) => series.no_law).map((series) => `${series.trainer}: ${series.no_law}`);
+  if (without.length > 0) part.append(folded(`Amdahl's law was not fitted to ${without.length} series`, without));
 }
 
 function ledgerTable(part) {
