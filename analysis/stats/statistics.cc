@@ -245,6 +245,17 @@ std::array<double, 2> LeastSquares::Solve() const {
   return {(x0y - p1 * x0x1) / x0x0, p1};
 }
 
+std::array<double, 2> LeastSquares::SolveNotNegative() const {
+  const std::array<double, 2> free = Solve();
+  if (absl::c_all_of(free, [](double p) { return std::isfinite(p) && p >= 0; }))
+    return free;
+  // The better of the two edges, by how much each lowers the sum of squares.
+  const double p0 = std::max(0.0, x0y / x0x0);
+  const double p1 = x1x1 == 0 ? 0 : std::max(0.0, x1y / x1x1);
+  const bool first = p0 * (2 * x0y - p0 * x0x0) >= p1 * (2 * x1y - p1 * x1x1);
+  return first ? std::array<double, 2>{p0, 0} : std::array<double, 2>{0, p1};
+}
+
 std::vector<double> HolmCorrected(absl::Span<const double> p_values) {
   std::vector<double> corrected(p_values.begin(), p_values.end());
   std::vector<size_t> order(p_values.size());

@@ -116,6 +116,10 @@ struct LeastSquares {
   // p[1] is 0 where every x1 was. Not finite where the observations do not
   // determine the parameters.
   std::array<double, 2> Solve() const;
+
+  // The same with parameters that must not be negative. Where the observations
+  // do not determine both, one of them is 0. At least one x0 must not be 0.
+  std::array<double, 2> SolveNotNegative() const;
 };
 
 // Holm's correction (1979) of the p of several tests, in their order: rejecting

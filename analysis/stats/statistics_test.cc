@@ -354,5 +354,42 @@ TEST(LeastSquares, WeighsRelativeErrorsAsShares) {
   EXPECT_EQ(fitted[1], 0);
 }
 
+double Squares(const Observations& points, double p0, double p1) {
+  double sum = 0;
+  for (const auto& [observed, fixed, x0, x1] : points) {
+    const double off = (fixed + p0 * x0 + p1 * x1) / observed - 1;
+    sum += off * off;
+  }
+  return sum;
+}
+
+TEST(LeastSquares, NothingNearbyThatIsNotNegativeIsBetter) {
+  std::mt19937_64 random(9);
+  std::uniform_real_distribution<double> parameter(-1, 1), noise(0.9, 1.1);
+  for (int trial = 0; trial < 100; ++trial) {
+    Observations points = Exact(parameter(random), 0.1 * parameter(random));
+    for (Observation& point : points) point.observed *= noise(random);
+    const auto fitted = Relative(points).SolveNotNegative();
+    ASSERT_GE(fitted[0], 0);
+    ASSERT_GE(fitted[1], 0);
+    const double least = Squares(points, fitted[0], fitted[1]);
+    for (double d0 : {-0.01, 0.0, 0.01}) {
+      for (double d1 : {-0.001, 0.0, 0.001}) {
+        if (fitted[0] + d0 < 0 || fitted[1] + d1 < 0) continue;
+        EXPECT_LE(least,
+                  Squares(points, fitted[0] + d0, fitted[1] + d1) + 1e-12)
+            << trial;
+      }
+    }
+  }
+}
+
+TEST(LeastSquares, UndeterminedParametersAreNotInvented) {
+  // Both factors are alike: one of them takes all.
+  const auto fitted = Relative({{4, 1, 1, 1}, {4, 1, 1, 1}}).SolveNotNegative();
+  EXPECT_NEAR(fitted[0] + fitted[1], 3, 1e-12);
+  EXPECT_EQ(Relative({{1, 2, 1}}).SolveNotNegative()[0], 0);
+}
+
 }  // namespace
 }  // namespace rankwise
