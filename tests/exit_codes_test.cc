@@ -102,13 +102,13 @@ std::vector<Case> Cases() {
   const std::string replay = "comm_bench/comm_bench --mode=replay --replay=";
   const std::string show = "parallel/pipeline/show --schedule=";
   const std::string cifar = " --dataset=cifar10 --data_dir=";
-  for (const std::string& command :
-       {replay + "MISSING", replay + "BROKEN/run.jsonl", show + "MISSING",
-        show + "BROKEN/run.jsonl",
-        "trainers/single --dataset=text --model=gpt --data_dir=MISSING",
-        "trainers/single" + cifar + "MISSING",
-        "trainers/single" + cifar + "EMPTY",
-        "trainers/ddp --nproc=2" + cifar + "EMPTY"})
+  for (const std::string& command : std::vector<std::string>{
+           replay + "MISSING", replay + "BROKEN/run.jsonl", show + "MISSING",
+           show + "BROKEN/run.jsonl",
+           "trainers/single --dataset=text --model=gpt --data_dir=MISSING",
+           "trainers/single" + cifar + "MISSING",
+           "trainers/single" + cifar + "EMPTY",
+           "trainers/ddp --nproc=2" + cifar + "EMPTY"})
     cases.push_back({command, kBadUsage});
   // An output that cannot be written is a failure.
   cases.push_back({"parallel/pipeline/show --csv=MISSING/file", kFailed});
