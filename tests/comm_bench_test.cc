@@ -189,7 +189,7 @@ TEST(CommBenchTest, AllLinesAtOnceAreAsSlowAsTheSlowest) {
   for (const auto& [axis, straggler, alone, contention] :
        {std::tuple("tp", 3, "50.00", "4.00"), {"dp", 2, "200.00", "1.00"}}) {
     const Finished run =
-        RunCommBench({"--threads=1", "--iterations=6", "--backend=fake",
+        RunCommBench({"--threads=1", "--iterations=20", "--backend=fake",
                       "--fake_world_size=4", "--mesh=dp:2,tp:2",
                       absl::StrCat("--axis=", axis), "--sizes=64,4K,64K",
                       "--fake_alpha_us=50",

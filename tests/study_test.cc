@@ -53,9 +53,10 @@ TEST(StudyTest, EveryTrainerOnOneAndTwoRanks) {
       ++(without ? without_communication : on_two_ranks)[run->binary];
     }
   }
-  // Twice each: ddp by strong and weak scaling, model_parallel, 4 schedules.
+  // Twice each: comm_bench, ddp by strong and weak scaling, model_parallel, 4
+  // schedules.
   EXPECT_THAT(on_two_ranks,
-              ElementsAre(Pair("comm_bench", 1), Pair("ddp", 4),
+              ElementsAre(Pair("comm_bench", 2), Pair("ddp", 4),
                           Pair("model_parallel", 2), Pair("pipeline", 8)));
   EXPECT_THAT(without_communication,
               ElementsAre(Pair("ddp", 2), Pair("model_parallel", 1),
