@@ -55,7 +55,7 @@ struct ScalingSeries {
   std::string trainer;
   Scaling scaling = Scaling::kStrong;
   std::vector<const ScalingRow*> rows;  // by world size
-  // Of strong scaling; else, or if it cannot be fitted, nullopt.
+  // nullopt unless under strong scaling, and if it cannot be fitted.
   std::optional<AmdahlsLaw> law;
   std::string no_law;                            // why it could not be fitted
   std::vector<SerialFraction> serial_fractions;  // of strong scaling

@@ -132,7 +132,7 @@ std::string BaseLine(const Cell& base) {
       BatchText(base.rank_batch), base.repetitions[0].steps);
 }
 
-// Explains the memory column; "" if no cell has a value in it.
+// Explains the memory column; "" if it is empty and no share exceeded 100 %.
 std::string MemoryLine(const Answer& answer) {
   std::set<std::string> peaks;
   bool above = false;

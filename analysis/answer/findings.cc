@@ -412,8 +412,7 @@ std::string CoverageText(const Score& score) {
   }
   return absl::StrFormat(
       "; %s of them lay in their predicted interval, at the median %.2g times "
-      "as "
-      "wide as the step is long",
+      "as wide as the step is long",
       PercentText(score.coverage), score.median_relative_width);
 }
 

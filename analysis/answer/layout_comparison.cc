@@ -285,11 +285,8 @@ LayoutRow RowOf(const Answer& answer, const Cell& cell) {
   row.cell = &cell;
   const std::vector<double> rates =
       cell.Values(&Throughput::examples_per_second);
-  // Over a constant: the interval of the geometric mean itself.
-  const Ratio rate = RatioOf(rates, {1.0, 1.0});
-  row.rate = rate.value;
-  row.rate_interval =
-      rates.size() > 1 ? rate.interval : Interval{std::nan(""), std::nan("")};
+  row.rate = GeometricMean(rates);
+  row.rate_interval = GeometricMeanInterval(rates);
   const auto ledger = absl::c_find_if(
       answer.ledgers,
       [&cell](const CellLedger& entry) { return entry.cell == &cell; });

@@ -94,10 +94,14 @@ bool IsUnder(const ScalingRow& row, Scaling scaling) {
          (row.scaling == "both" && scaling != Scaling::kFixedMemory);
 }
 
+// The cell's ranks as a multiple of the base's.
+double RanksOver(const Cell& cell, const Cell& base) {
+  return static_cast<double>(cell.run.world_size) /
+         static_cast<double>(base.run.world_size);
+}
+
 ScalingPoint PointOf(const Cell& cell, const Cell& base) {
-  return {static_cast<double>(cell.run.world_size) /
-              static_cast<double>(base.run.world_size),
-          cell.Values(&Throughput::examples_per_second)};
+  return {RanksOver(cell, base), cell.Values(&Throughput::examples_per_second)};
 }
 
 void FitLaw(ScalingSeries& series, const BootstrapConfig& bootstrap) {
@@ -127,10 +131,8 @@ std::vector<const ScalingRow*> RowsAboveTheBase(const ScalingSeries& series) {
   return rows;
 }
 
-// The row's ranks as a multiple of the base's.
 double RanksOf(const ScalingRow& row) {
-  return static_cast<double>(row.cell->run.world_size) /
-         static_cast<double>(row.base->run.world_size);
+  return RanksOver(*row.cell, *row.base);
 }
 
 double SerialFractionOf(const ScalingRow& row) {

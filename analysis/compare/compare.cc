@@ -67,10 +67,7 @@ absl::StatusOr<ChangeConfig> ConfigFromFlags() {
                      ": expected a share from 0, below 100, such as 0.05"));
   }
   config.alpha = absl::GetFlag(FLAGS_alpha);
-  if (!(config.alpha >= 1e-6 && config.alpha < 1)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--alpha=", config.alpha, ": expected a number from 1e-6, below 1"));
-  }
+  RETURN_IF_ERROR(CheckAlpha(config.alpha));
   ASSIGN_OR_RETURN(config.metrics, ParseMetrics(absl::GetFlag(FLAGS_metrics)));
   config.ignored_flags =
       absl::StrSplit(absl::GetFlag(FLAGS_ignore_flags), ',', absl::SkipEmpty());

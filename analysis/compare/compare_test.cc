@@ -2,9 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -14,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "analysis/runs/trace_for_test.h"
+#include "analysis/text/shell_for_test.h"
 #include "records/record_writer.h"
 
 namespace rankwise {
@@ -21,11 +20,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
-
-struct Outcome {
-  int exit_code = 0;
-  std::string output;  // stdout and stderr
-};
 
 class CompareTest : public testing::Test {
  protected:
@@ -38,18 +32,9 @@ class CompareTest : public testing::Test {
 
   // Started where the binary's runfiles are, with paths as typed in root_.
   Outcome Compare(const std::string& arguments) {
-    const std::string command =
-        absl::StrCat("BUILD_WORKING_DIRECTORY=", root_.string(),
-                     " analysis/compare/compare ", arguments, " 2>&1");
-    Outcome outcome;
-    FILE* pipe = popen(command.c_str(), "r");
-    char chunk[4096];
-    while (const size_t n = fread(chunk, 1, sizeof(chunk), pipe)) {
-      outcome.output.append(chunk, n);
-    }
-    const int status = pclose(pipe);
-    outcome.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-    return outcome;
+    return RunShell(absl::StrCat("BUILD_WORKING_DIRECTORY=", root_.string(),
+                                 " analysis/compare/compare ", arguments,
+                                 " 2>&1"));
   }
 
   // A folder of `runs` runs of ddp on 2 ranks.

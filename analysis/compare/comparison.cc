@@ -103,10 +103,6 @@ void PairBy(const Criterion& criterion, Pairing& pairing) {
   }
 }
 
-bool AllPositive(const std::vector<double>& values) {
-  return absl::c_all_of(values, [](double x) { return x > 0; });
-}
-
 Interval Minus(const Interval& interval, double limit) {
   return {interval.low - limit, interval.high - limit};
 }
@@ -205,7 +201,7 @@ void AddChanges(const ConfigurationPair& pair, const ChangeConfig& config,
   }
 }
 
-// Of many intervals some lie beyond the threshold by chance, so kWorse and
+// Some of many intervals lie beyond the threshold by chance, so kWorse and
 // kBetter also need a p that is corrected for their number. Passing a gate
 // needs no correction, because all figures must pass (an intersection-union
 // test, Berger 1982).
@@ -261,6 +257,12 @@ absl::StatusOr<std::vector<std::string>> ParseMetrics(absl::string_view text) {
                      "\"; there are ", absl::StrJoin(known, ", ")));
   }
   return names;
+}
+
+absl::Status CheckAlpha(double alpha) {
+  if (alpha >= 1e-6 && alpha < 1) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--alpha=", alpha, ": expected a number from 1e-6, below 1"));
 }
 
 std::string FormatValue(const Metric& metric, double value) {

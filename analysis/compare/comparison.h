@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
@@ -26,6 +27,12 @@ struct Metric {
   bool part_of_step = false;
 
   bool higher_is_better() const { return unit == Unit::kPerSecond; }
+  absl::string_view worse() const {
+    return unit == Unit::kBytes ? "larger" : "slower";
+  }
+  absl::string_view better() const {
+    return unit == Unit::kBytes ? "smaller" : "faster";
+  }
 };
 
 inline constexpr double kNegligibleStepShare = 0.01;
@@ -42,6 +49,9 @@ inline constexpr Metric kMetrics[] = {
 // Splits "step_seconds,call_seconds" into names; "" gives all of kMetrics.
 // InvalidArgument for an unknown name; the message lists the known ones.
 absl::StatusOr<std::vector<std::string>> ParseMetrics(absl::string_view text);
+
+// InvalidArgument for an --alpha below 1e-6, or of 1 or more.
+absl::Status CheckAlpha(double alpha);
 
 // "12.3 ms", "1.23 GB", "640 /s".
 std::string FormatValue(const Metric& metric, double value);
@@ -107,8 +117,8 @@ struct Change {
   // 95 % interval of the ratio (RatioOf) or of b - a (DifferenceInterval). NaN
   // if a side has fewer than 2 repetitions.
   Interval interval;
-  // Of Welch's test that nothing changed, on the logarithms, or on the values
-  // if by_difference. NaN if a side has fewer than 2 repetitions.
+  // Welch's test of the hypothesis that nothing changed, on the logarithms, or
+  // on the values if by_difference. NaN if a side has fewer than 2 repetitions.
   double p_value = 1;
   // Corrected by Holm's method over all changes that have a p.
   double corrected_p = 1;

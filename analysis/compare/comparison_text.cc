@@ -50,11 +50,6 @@ std::string RepetitionsText(const Change& change) {
   return absl::StrCat(count, " ", change.unit, one ? "" : plural);
 }
 
-std::string PText(double p) {
-  if (std::isnan(p)) return "-";
-  return p < 0.001 ? "<0.001" : absl::StrFormat("%.3f", p);
-}
-
 std::vector<std::string> Columns() {
   return {"configuration", "metric",        "verdict", "repetitions", "A", "B",
           "B/A",           "95 % interval", "p (Holm)"};
@@ -71,7 +66,7 @@ std::vector<std::string> RowOf(const Change& change) {
           FormatValue(*change.metric, change.b),
           RatioText(change),
           IntervalText(change),
-          PText(change.corrected_p)};
+          PValueText(change.corrected_p)};
 }
 
 std::string UnitNotes(const Comparison& comparison) {
@@ -246,10 +241,6 @@ std::string MarkdownTable(const Comparison& comparison) {
   return table;
 }
 
-std::string Number(double value) {
-  return std::isfinite(value) ? absl::StrFormat("%.17g", value) : "";
-}
-
 }  // namespace
 
 std::string MissingText(const Comparison& comparison) {
@@ -259,16 +250,15 @@ std::string MissingText(const Comparison& comparison) {
 }
 
 std::string VerdictName(const Change& change) {
-  const bool memory = change.metric->unit == Metric::Unit::kBytes;
   switch (change.verdict) {
     case Verdict::kWorse:
-      return memory ? "larger" : "slower";
+      return std::string(change.metric->worse());
     case Verdict::kBetter:
-      return memory ? "smaller" : "faster";
+      return std::string(change.metric->better());
     case Verdict::kEquivalent:
       return "equivalent";
     case Verdict::kNotWorse:
-      return memory ? "not larger" : "not slower";
+      return absl::StrCat("not ", change.metric->worse());
     case Verdict::kCannotSay:
       break;
   }
@@ -317,23 +307,23 @@ std::string ComparisonCsv(const Comparison& comparison) {
       "configuration,metric,verdict,unit,repetitions_a,repetitions_b,a,b,ratio,"
       "ratio_low,ratio_high,difference_low,difference_high,p,corrected_p\n";
   for (const Change& c : comparison.changes) {
-    const std::string low = Number(c.interval.low);
-    const std::string high = Number(c.interval.high);
+    const std::string low = CsvNumber(c.interval.low);
+    const std::string high = CsvNumber(c.interval.high);
     const std::vector<std::string> fields = {CsvField(c.name),
                                              std::string(c.metric->name),
                                              VerdictName(c),
                                              c.unit,
                                              absl::StrCat(c.repetitions_a),
                                              absl::StrCat(c.repetitions_b),
-                                             Number(c.a),
-                                             Number(c.b),
-                                             Number(c.ratio),
+                                             CsvNumber(c.a),
+                                             CsvNumber(c.b),
+                                             CsvNumber(c.ratio),
                                              c.by_difference ? "" : low,
                                              c.by_difference ? "" : high,
                                              c.by_difference ? low : "",
                                              c.by_difference ? high : "",
-                                             Number(c.p_value),
-                                             Number(c.corrected_p)};
+                                             CsvNumber(c.p_value),
+                                             CsvNumber(c.corrected_p)};
     absl::StrAppend(&csv, absl::StrJoin(fields, ","), "\n");
   }
   return csv;

@@ -2,9 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -15,6 +13,7 @@
 #include "analysis/cost_model/network_model.h"
 #include "analysis/cost_model/runs_for_test.h"
 #include "analysis/runs/run_trace.h"
+#include "analysis/text/shell_for_test.h"
 #include "records/record_json.h"
 
 namespace rankwise {
@@ -26,24 +25,9 @@ using ::testing::Not;
 
 namespace fs = std::filesystem;
 
-struct Output {
-  std::string text;  // both streams
-  int exit_code = -1;
-};
-
-Output RunCommand(const std::string& command) {
-  Output output;
-  FILE* pipe = ::popen(absl::StrCat(command, " 2>&1").c_str(), "r");
-  char buffer[4096];
-  while (const size_t read = std::fread(buffer, 1, sizeof(buffer), pipe)) {
-    output.text.append(buffer, read);
-  }
-  output.exit_code = WEXITSTATUS(::pclose(pipe));
-  return output;
-}
-
-Output FitWith(const std::string& flags) {
-  return RunCommand(absl::StrCat("analysis/cost_model/fit_network ", flags));
+Outcome FitWith(const std::string& flags) {
+  return RunShell(
+      absl::StrCat("analysis/cost_model/fit_network ", flags, " 2>&1"));
 }
 
 std::string TextOf(const fs::path& path) {
@@ -85,9 +69,9 @@ class FitNetworkBinary : public testing::Test {
 
 TEST_F(FitNetworkBinary, PrintsTheCurvesOfAFolder) {
   WriteAll();
-  const Output output = FitWith("--records=" + Path(""));
-  EXPECT_EQ(output.exit_code, 0) << output.text;
-  EXPECT_THAT(output.text,
+  const Outcome output = FitWith("--records=" + Path(""));
+  EXPECT_EQ(output.exit_code, 0) << output.output;
+  EXPECT_THAT(output.output,
               AllOf(HasSubstr("gloo on host"),
                     HasSubstr("all_reduce grows as ring, the best fit to 2"),
                     HasSubstr("ping_pong grows as flat, assumed"),
@@ -96,10 +80,10 @@ TEST_F(FitNetworkBinary, PrintsTheCurvesOfAFolder) {
 
 TEST_F(FitNetworkBinary, WritesTheModelAndASTRASimsNetwork) {
   WriteAll();
-  const Output output =
+  const Outcome output =
       FitWith(absl::StrCat("--records=", Path(""), " --json=", Path("n.json"),
                            " --astra_sim=", Path("n.yml")));
-  EXPECT_EQ(output.exit_code, 0) << output.text;
+  EXPECT_EQ(output.exit_code, 0) << output.output;
   const auto network = NetworkFromJson(TextOf(Path("n.json")));
   ASSERT_TRUE(network.ok()) << network.status();
   EXPECT_NEAR(network->Estimate("all_reduce", 1e6, 2)->seconds, 1.1e-3, 1e-8);
@@ -110,26 +94,27 @@ TEST_F(FitNetworkBinary, WritesTheModelAndASTRASimsNetwork) {
 TEST_F(FitNetworkBinary, MessagesBetweenHostsAreANetworkToo) {
   WriteRun("across.jsonl",
            {.collectives = {"send_recv"}, .world_size = 4, .hosts = 4});
-  const Output output = FitWith(absl::StrCat(
+  const Outcome output = FitWith(absl::StrCat(
       "--records=", Path("across.jsonl"), " --astra_sim=", Path("across.yml")));
-  EXPECT_EQ(output.exit_code, 0) << output.text;
-  EXPECT_THAT(output.text, HasSubstr("pipeline:show, from send_recv"));
+  EXPECT_EQ(output.exit_code, 0) << output.output;
+  EXPECT_THAT(output.output, HasSubstr("pipeline:show, from send_recv"));
   EXPECT_THAT(TextOf(Path("across.yml")), HasSubstr("npus_count: [ 4 ]"));
 }
 
 TEST_F(FitNetworkBinary, ItsFlagsAreTakenByShow) {
   WriteAll();
-  const Output fit =
+  const Outcome fit =
       FitWith("--message_bytes=100000 --records=" + Path("two.jsonl"));
-  const size_t start = fit.text.find("--link=");
-  ASSERT_NE(start, std::string::npos) << fit.text;
+  const size_t start = fit.output.find("--link=");
+  ASSERT_NE(start, std::string::npos) << fit.output;
   const std::string flags =
-      fit.text.substr(start, fit.text.find('\n', start) - start);
+      fit.output.substr(start, fit.output.find('\n', start) - start);
   EXPECT_THAT(flags, AllOf(HasSubstr("--link=0.0001,1e-09"),
                            HasSubstr("--bytes=100000")));
-  const Output show = RunCommand(absl::StrCat(
-      "parallel/pipeline/show --pp=2 --costs=0.001,0.001,0.001 ", flags));
-  EXPECT_EQ(show.exit_code, 0) << show.text;
+  const Outcome show = RunShell(
+      absl::StrCat("parallel/pipeline/show --pp=2 --costs=0.001,0.001,0.001 ",
+                   flags, " 2>&1"));
+  EXPECT_EQ(show.exit_code, 0) << show.output;
 }
 
 TEST_F(FitNetworkBinary, BadUsageSaysWhatIsWrong) {
@@ -145,40 +130,40 @@ TEST_F(FitNetworkBinary, BadUsageSaysWhatIsWrong) {
       {"--records=x --npus=many", "Illegal value 'many'"},
   };
   for (const auto& [flags, complaint] : wrong) {
-    const Output output = FitWith(flags);
+    const Outcome output = FitWith(flags);
     EXPECT_EQ(output.exit_code, 2) << flags;
-    EXPECT_THAT(output.text, HasSubstr(complaint));
+    EXPECT_THAT(output.output, HasSubstr(complaint));
   }
 }
 
 TEST_F(FitNetworkBinary, MissingRecordsAndCollectivesAreNamed) {
-  const Output missing = FitWith("--records=" + Path("none.jsonl"));
+  const Outcome missing = FitWith("--records=" + Path("none.jsonl"));
   EXPECT_EQ(missing.exit_code, 2);
-  EXPECT_THAT(missing.text, HasSubstr("none.jsonl"));
+  EXPECT_THAT(missing.output, HasSubstr("none.jsonl"));
   WriteRun("one.jsonl", {.world_size = 1});
-  const Output alone = FitWith("--records=" + Path("one.jsonl"));
+  const Outcome alone = FitWith("--records=" + Path("one.jsonl"));
   EXPECT_EQ(alone.exit_code, 3);
-  EXPECT_THAT(alone.text, HasSubstr("run comm_bench with --nproc=2"));
+  EXPECT_THAT(alone.output, HasSubstr("run comm_bench with --nproc=2"));
 }
 
 TEST_F(FitNetworkBinary, OfSeveralBackendsOneIsChosen) {
   WriteAll();
   WriteRun("fake.jsonl", {.backend = "fake"});
-  const Output all = FitWith("--records=" + Path(""));
+  const Outcome all = FitWith("--records=" + Path(""));
   EXPECT_EQ(all.exit_code, 2);
-  EXPECT_THAT(all.text,
+  EXPECT_THAT(all.output,
               AllOf(HasSubstr("fake, gloo"), HasSubstr("--backend=NAME")));
-  const Output one = FitWith("--backend=fake --records=" + Path(""));
-  EXPECT_EQ(one.exit_code, 0) << one.text;
-  EXPECT_THAT(one.text, HasSubstr("fake on host"));
+  const Outcome one = FitWith("--backend=fake --records=" + Path(""));
+  EXPECT_EQ(one.exit_code, 0) << one.output;
+  EXPECT_THAT(one.output, HasSubstr("fake on host"));
 }
 
 TEST_F(FitNetworkBinary, AFileThatCannotBeWrittenIsNamed) {
   WriteAll();
-  const Output output = FitWith(absl::StrCat("--records=", Path("two.jsonl"),
-                                             " --json=", Path("no/n.json")));
+  const Outcome output = FitWith(absl::StrCat("--records=", Path("two.jsonl"),
+                                              " --json=", Path("no/n.json")));
   EXPECT_EQ(output.exit_code, 1);
-  EXPECT_THAT(output.text, HasSubstr("its folder must exist"));
+  EXPECT_THAT(output.output, HasSubstr("its folder must exist"));
 }
 
 }  // namespace

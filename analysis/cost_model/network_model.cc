@@ -82,7 +82,7 @@ CostEstimate EstimateBy(const CostCurve& curve, Growth growth, double bytes,
   estimate.seconds = GrownSeconds(curve, factors, bytes);
   estimate.extrapolated =
       nearest.bytes != bytes || IsOtherLayout(curve, growth, world_size, hosts);
-  if (curve.launches == 1) estimate.conditions = {"launches alike"};
+  estimate.conditions = curve.Conditions();
   const bool by_line = estimate.extrapolated || curve.points.empty() ||
                        world_size != curve.world_size;
   const bool measured = absl::c_any_of(
@@ -269,6 +269,11 @@ CostEstimate Sum(const CostEstimate& a, const CostEstimate& b) {
 std::string IntervalKind(const std::set<std::string>& conditions) {
   if (conditions.empty()) return "95 %";
   return absl::StrCat("range, if ", absl::StrJoin(conditions, ", "));
+}
+
+std::set<std::string> CostCurve::Conditions() const {
+  if (launches != 1) return {};
+  return {"launches alike"};
 }
 
 CostPoint CostCurve::PointAt(double bytes) const {

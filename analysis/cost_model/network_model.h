@@ -66,6 +66,8 @@ struct CostCurve {
   // neighbours, as a share of its median; the median over the sizes. Below 3
   // points median_relative_error.
   double InterpolationError() const;
+  // As CostEstimate::conditions, of the curve's own intervals.
+  std::set<std::string> Conditions() const;
 };
 
 // The launches' medians, the line by least squares of relative errors, and

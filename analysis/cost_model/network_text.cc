@@ -308,9 +308,7 @@ std::string CostsText(const std::vector<CollectiveCosts>& collectives) {
                         : "-",
                     PercentOf(curve.median_relative_error),
                     PercentOf(curve.InterpolationError()),
-                    IntervalKind(curve.launches == 1
-                                     ? std::set<std::string>{"launches alike"}
-                                     : std::set<std::string>{})});
+                    IntervalKind(curve.Conditions())});
     }
   }
   std::string text = absl::StrCat(table.ToString(), "\n");

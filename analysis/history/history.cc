@@ -59,10 +59,7 @@ absl::StatusOr<HistoryConfig> ConfigFromFlags() {
   }
   config.by_day = by == "day";
   config.alpha = absl::GetFlag(FLAGS_alpha);
-  if (!(config.alpha >= 1e-6 && config.alpha < 1)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--alpha=", config.alpha, ": expected a number from 1e-6, below 1"));
-  }
+  RETURN_IF_ERROR(CheckAlpha(config.alpha));
   ASSIGN_OR_RETURN(config.metrics, ParseMetrics(absl::GetFlag(FLAGS_metrics)));
   config.ignored_flags =
       absl::StrSplit(absl::GetFlag(FLAGS_ignore_flags), ',', absl::SkipEmpty());
@@ -77,11 +74,9 @@ absl::StatusOr<HistoryConfig> ConfigFromFlags() {
 absl::Status WritePageFor(const History& history, const HistoryConfig& config) {
   const std::string path = UserPath(absl::GetFlag(FLAGS_page));
   if (path.empty()) return absl::OkStatus();
-  std::string plotly = UserPath(absl::GetFlag(FLAGS_plotly_js));
-  if (plotly.empty()) {
-    const char* runfiles = std::getenv("RUNFILES_DIR");  // set by Bazel
-    ASSIGN_OR_RETURN(plotly, FindPlotly(OwnPath(), runfiles ? runfiles : ""));
-  }
+  ASSIGN_OR_RETURN(const std::string plotly,
+                   FindPlotly(UserPath(absl::GetFlag(FLAGS_plotly_js)),
+                              OwnPath(), std::getenv("RUNFILES_DIR")));
   RETURN_IF_ERROR(WriteHistoryPage(history, config, plotly, path));
   std::printf("Page: %s\n", path.c_str());
   return absl::OkStatus();
@@ -94,7 +89,7 @@ absl::StatusOr<History> ReadHistory(const std::vector<std::string>& paths,
     ASSIGN_OR_RETURN(std::vector<RunTrace> more, LoadRuns(path));
     for (RunTrace& run : more) runs.push_back(std::move(run));
   }
-  return MakeHistory(runs, config);
+  return MakeHistory(std::move(runs), config);
 }
 
 absl::Status WriteHistory(const History& history, const HistoryConfig& config) {

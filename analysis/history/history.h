@@ -70,7 +70,7 @@ struct History {
 // pairs it. A metric that is 0 in a run has no series. InvalidArgument if two
 // runs have the same id, if a run id does not begin with the date, and if there
 // is no series.
-absl::StatusOr<History> MakeHistory(absl::Span<const RunTrace> runs,
+absl::StatusOr<History> MakeHistory(std::vector<RunTrace> runs,
                                     const HistoryConfig& config);
 
 // Whether the metric got worse.

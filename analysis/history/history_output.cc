@@ -24,14 +24,8 @@ std::string IntervalText(const Interval& interval) {
 }
 
 std::string ChangeWord(const HistorySeries& series, const LevelChange& change) {
-  const bool worse = IsWorse(series, change);
-  if (series.metric->unit == Metric::Unit::kBytes)
-    return worse ? "larger" : "smaller";
-  return worse ? "slower" : "faster";
-}
-
-std::string PText(double p) {
-  return p < 0.001 ? "<0.001" : absl::StrFormat("%.3f", p);
+  return std::string(IsWorse(series, change) ? series.metric->worse()
+                                             : series.metric->better());
 }
 
 const HistoryPoint& PointAt(const History& history, const HistorySeries& series,
@@ -69,7 +63,7 @@ std::string ChangesTable(const History& history) {
                     FormatValue(*series.metric, change.after),
                     absl::StrFormat("%.3f", change.ratio.value),
                     IntervalText(change.ratio.interval),
-                    PText(change.p_value)});
+                    PValueText(change.p_value)});
     }
   }
   return table.ToString();
@@ -130,10 +124,6 @@ json SeriesData(const HistorySeries& series) {
           {"changes", changes}};
 }
 
-std::string Number(double value) {
-  return std::isfinite(value) ? absl::StrFormat("%.17g", value) : "";
-}
-
 }  // namespace
 
 std::string HistoryText(const History& history, const HistoryConfig& config) {
@@ -176,11 +166,11 @@ std::string HistoryCsv(const History& history) {
                                                of.day,
                                                CsvField(of.commit),
                                                absl::StrCat(point.repetitions),
-                                               Number(point.value),
-                                               Number(point.interval.low),
-                                               Number(point.interval.high),
-                                               Number(ratio),
-                                               Number(p)};
+                                               CsvNumber(point.value),
+                                               CsvNumber(point.interval.low),
+                                               CsvNumber(point.interval.high),
+                                               CsvNumber(ratio),
+                                               CsvNumber(p)};
       absl::StrAppend(&csv, absl::StrJoin(fields, ","), "\n");
     }
   }

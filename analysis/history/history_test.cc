@@ -2,9 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -13,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "analysis/runs/trace_for_test.h"
+#include "analysis/text/shell_for_test.h"
 #include "nlohmann/json.hpp"
 #include "records/record_writer.h"
 
@@ -21,11 +20,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
-
-struct Outcome {
-  int exit_code = 0;
-  std::string output;  // stdout and stderr
-};
 
 class HistoryTest : public testing::Test {
  protected:
@@ -38,17 +32,9 @@ class HistoryTest : public testing::Test {
 
   // Started where the binary's runfiles are, with paths as typed in root_.
   Outcome History(const std::string& arguments) {
-    const std::string command =
-        absl::StrCat("BUILD_WORKING_DIRECTORY=", root_.string(),
-                     " analysis/history/history ", arguments, " 2>&1");
-    Outcome outcome;
-    FILE* pipe = popen(command.c_str(), "r");
-    char chunk[4096];
-    while (const size_t n = fread(chunk, 1, sizeof(chunk), pipe))
-      outcome.output.append(chunk, n);
-    const int status = pclose(pipe);
-    outcome.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-    return outcome;
+    return RunShell(absl::StrCat("BUILD_WORKING_DIRECTORY=", root_.string(),
+                                 " analysis/history/history ", arguments,
+                                 " 2>&1"));
   }
 
   // Two runs of ddp in a folder of the day.

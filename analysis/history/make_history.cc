@@ -59,16 +59,15 @@ std::string VersionOf(const RunRecord& run, const std::string& day) {
 
 // The runs of each point, ordered by their ids, which begin with the time.
 absl::StatusOr<std::vector<std::vector<RunTrace>>> RunsOfPoints(
-    absl::Span<const RunTrace> runs, bool by_day) {
-  std::vector<RunTrace> ordered(runs.begin(), runs.end());
-  std::erase_if(ordered, [](const RunTrace& run) { return run.ranks.empty(); });
-  RETURN_IF_ERROR(CheckRunIds(ordered));
-  absl::c_sort(ordered, [](const RunTrace& a, const RunTrace& b) {
+    std::vector<RunTrace> runs, bool by_day) {
+  std::erase_if(runs, [](const RunTrace& run) { return run.ranks.empty(); });
+  RETURN_IF_ERROR(CheckRunIds(runs));
+  absl::c_sort(runs, [](const RunTrace& a, const RunTrace& b) {
     return FirstRecord(a).run_id < FirstRecord(b).run_id;
   });
   std::vector<std::vector<RunTrace>> points;
   std::map<std::string, size_t> places;
-  for (RunTrace& run : ordered) {
+  for (RunTrace& run : runs) {
     ASSIGN_OR_RETURN(const std::string day, DayOf(run));
     const auto [place, is_new] = places.try_emplace(
         by_day ? day : VersionOf(FirstRecord(run), day), points.size());
@@ -84,16 +83,11 @@ struct Track {
   std::map<const Metric*, std::vector<SeriesPoint>> points;
 };
 
-bool AllPositive(absl::Span<const double> values) {
-  return absl::c_all_of(values, [](double x) { return x > 0; });
-}
-
 SeriesPoint PointOf(size_t point, const std::vector<double>& values) {
   SeriesPoint result = {point, values.size(), kUnknown, {kUnknown, kUnknown}};
   if (!AllPositive(values)) return result;
   result.value = GeometricMean(values);
-  // The ratio to a constant 1 has the interval of the geometric mean.
-  if (values.size() > 1) result.interval = RatioOf(values, {1.0, 1.0}).interval;
+  result.interval = GeometricMeanInterval(values);
   return result;
 }
 
@@ -165,10 +159,10 @@ void FindChanges(HistorySeries& series, double alpha, size_t tested) {
 
 }  // namespace
 
-absl::StatusOr<History> MakeHistory(absl::Span<const RunTrace> runs,
+absl::StatusOr<History> MakeHistory(std::vector<RunTrace> runs,
                                     const HistoryConfig& config) {
   ASSIGN_OR_RETURN(const auto runs_of_points,
-                   RunsOfPoints(runs, config.by_day));
+                   RunsOfPoints(std::move(runs), config.by_day));
   History history;
   std::vector<Track> tracks;
   for (const std::vector<RunTrace>& of_point : runs_of_points) {

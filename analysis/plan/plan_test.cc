@@ -1,9 +1,7 @@
 // The binary, as a person runs it.
 
 #include <sys/resource.h>
-#include <sys/wait.h>
 
-#include <cstdio>
 #include <fstream>
 #include <sstream>
 #include <string>
@@ -13,6 +11,7 @@
 #include "analysis/cost_model/runs_for_test.h"
 #include "analysis/plan/model.h"
 #include "analysis/runs/trace_for_test.h"
+#include "analysis/text/shell_for_test.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
@@ -30,15 +29,9 @@ struct Finished {
 };
 
 Finished RunPlan(const std::string& flags) {
-  const std::string command =
-      absl::StrCat("analysis/plan/plan ", flags, " 2>&1");
-  Finished finished;
-  FILE* pipe = ::popen(command.c_str(), "r");
-  char buffer[4096];
-  while (const size_t read = std::fread(buffer, 1, sizeof(buffer), pipe))
-    finished.text.append(buffer, read);
-  finished.code = WEXITSTATUS(::pclose(pipe));
-  return finished;
+  const Outcome outcome =
+      RunShell(absl::StrCat("analysis/plan/plan ", flags, " 2>&1"));
+  return {outcome.exit_code, outcome.output};
 }
 
 std::string ContentOf(const std::string& path) {

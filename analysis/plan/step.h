@@ -40,8 +40,8 @@ struct StepParts {
   double bubble = 0;
 };
 
-// Of StepParts' exposed communication, if each part is off by the same share as
-// the step is, and by its costs of communication.
+// Ranges of StepParts' exposed communication, assuming that each part is off by
+// the same share as the step, and by its costs of communication.
 struct ExposedIntervals {
   Interval tp = {}, cp = {}, pp = {}, dp = {};
 };

@@ -1,8 +1,5 @@
 // The binary, as a person runs it.
 
-#include <sys/wait.h>
-
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -11,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "analysis/prediction/runs_for_test.h"
+#include "analysis/text/shell_for_test.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "records/record_json.h"
@@ -72,13 +70,7 @@ absl::StatusOr<std::string> RunPredict(const PredictFlags& flags) {
       " --global_batch=", flags.global_batch,
       flags.recommend ? " --recommend" : "",
       " --warmup_steps=", flags.warmup_steps, " ", flags.more, " 2>&1");
-  std::string text;
-  FILE* pipe = ::popen(command.c_str(), "r");
-  char buffer[4096];
-  while (const size_t read = std::fread(buffer, 1, sizeof(buffer), pipe)) {
-    text.append(buffer, read);
-  }
-  const int exit_code = WEXITSTATUS(::pclose(pipe));
+  const auto [exit_code, text] = RunShell(command);
   if (exit_code == 0) return text;
   if (exit_code == 2) return absl::InvalidArgumentError(text);
   return exit_code == 3 ? absl::FailedPreconditionError(text)

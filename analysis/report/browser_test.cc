@@ -1,10 +1,8 @@
 // Looks at reports as people do, in a browser: every picture is drawn, and
 // nothing is written to the console.
 
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -25,6 +23,7 @@
 #include "analysis/report/report.h"
 #include "analysis/runs/trace_for_test.h"
 #include "analysis/stats/statistics.h"
+#include "analysis/text/shell_for_test.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
@@ -38,24 +37,6 @@ using ::testing::IsEmpty;
 using ::testing::MatchesRegex;
 using ::testing::Not;
 
-struct Output {
-  int exit_code = -1;
-  std::string text;
-};
-
-Output RunCommand(const std::string& command) {
-  Output output;
-  FILE* pipe = ::popen(command.c_str(), "r");
-  if (pipe == nullptr) return output;
-  char buffer[1 << 16];
-  while (const size_t count = std::fread(buffer, 1, sizeof(buffer), pipe)) {
-    output.text.append(buffer, count);
-  }
-  const int status = ::pclose(pipe);
-  if (WIFEXITED(status)) output.exit_code = WEXITSTATUS(status);
-  return output;
-}
-
 std::string OutputFolder() {
   const char* kept = std::getenv("TEST_UNDECLARED_OUTPUTS_DIR");
   return kept != nullptr ? kept : testing::TempDir();
@@ -64,7 +45,7 @@ std::string OutputFolder() {
 class BrowserTest : public testing::Test {
  protected:
   void SetUp() override {
-    if (RunCommand("command -v chromium").exit_code != 0) {
+    if (RunShell("command -v chromium").exit_code != 0) {
       GTEST_SKIP() << "there is no chromium on this machine; .ci/run installs "
                       "it, or: apt-get install chromium";
     }
@@ -90,7 +71,7 @@ class BrowserTest : public testing::Test {
   }
 
   std::string ShowPage(const std::string& page, const std::string& options) {
-    const Output output = RunCommand(absl::StrCat(
+    const Outcome output = RunShell(absl::StrCat(
         "HOME=", folder_,
         " timeout 100 chromium --headless=new --disable-gpu "
         "--disable-dev-shm-usage --user-data-dir=",
@@ -99,8 +80,8 @@ class BrowserTest : public testing::Test {
         "--virtual-time-budget=20000 ",
         options, " \"file://", page, "\" 2>", folder_, "/log"));
     EXPECT_EQ(output.exit_code, 0)
-        << RunCommand("cat " + folder_ + "/log").text;
-    return output.text;
+        << RunShell("cat " + folder_ + "/log").output;
+    return output.output;
   }
 
   // What the page says of itself.
@@ -328,9 +309,9 @@ TEST_F(BrowserTest, ThePictureOfTheReadmeIsMade) {
   const std::string odd = folder_ + "/a#b?c%41.html";
   std::filesystem::copy_file(report_, odd);
   const std::string picture = OutputFolder() + "/report.png";
-  const Output output = RunCommand(absl::StrCat(
+  const Outcome output = RunShell(absl::StrCat(
       "analysis/report/screenshot.sh '", odd, "' ", picture, " 2>&1"));
-  ASSERT_EQ(output.exit_code, 0) << output.text;
+  ASSERT_EQ(output.exit_code, 0) << output.output;
   EXPECT_GT(std::filesystem::file_size(picture), 30000u);
   EXPECT_LT(std::filesystem::file_size(picture), 250000u);
 }

@@ -48,11 +48,14 @@ absl::StatusOr<std::string> ReadPlotly(const std::string& path) {
 
 }  // namespace
 
-absl::StatusOr<std::string> FindPlotly(const std::string& own_path,
-                                       const std::string& runfiles_dir) {
+absl::StatusOr<std::string> FindPlotly(const std::string& given,
+                                       const std::string& own_path,
+                                       const char* runfiles_dir) {
+  if (!given.empty()) return given;
   const fs::path own_dir = own_path + ".runfiles";
   const fs::path file = "plotly/plotly.min.js";
-  for (const fs::path& dir : {fs::path(runfiles_dir), own_dir}) {
+  for (const fs::path& dir :
+       {fs::path(runfiles_dir == nullptr ? "" : runfiles_dir), own_dir}) {
     std::error_code error;
     if (!dir.empty() && fs::is_regular_file(dir / file, error))
       return (dir / file).string();

@@ -25,12 +25,14 @@ struct PageConfig {
 absl::Status WritePage(const PageConfig& config, const nlohmann::json& data,
                        const std::string& path);
 
-// The path of plotly.min.js in the runfiles tree `runfiles_dir`, if it is not
-// empty (that of a program that has this one among its data, such as a test)
-// and has the file, otherwise in the runfiles of the program at `own_path`. The
-// error says what to do.
-absl::StatusOr<std::string> FindPlotly(const std::string& own_path,
-                                       const std::string& runfiles_dir);
+// `given`, --plotly_js, unless it is empty. Otherwise the path of plotly.min.js
+// in the runfiles tree `runfiles_dir`, if it is not null (RUNFILES_DIR, which
+// Bazel sets: that of a program that has this one among its data, such as a
+// test) and has the file, otherwise in the runfiles of the program at
+// `own_path`. The error says what to do.
+absl::StatusOr<std::string> FindPlotly(const std::string& given,
+                                       const std::string& own_path,
+                                       const char* runfiles_dir);
 
 // "&lt;b&gt;" for "<b>": safe as an element's text and in quoted attributes.
 std::string HtmlEscaped(absl::string_view text);

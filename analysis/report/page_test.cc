@@ -51,7 +51,7 @@ TEST(FindPlotlyTest, IsInTheRunfiles) {
   const std::string program = root + "/bin/study";
   const std::string tests = root + "/bin/study_test.runfiles";
   EXPECT_THAT(
-      std::string(FindPlotly(program, tests).status().message()),
+      std::string(FindPlotly("", program, tests.c_str()).status().message()),
       HasSubstr("start study with `./bazelw run`, or pass --plotly_js"));
   const std::string file = "/plotly/plotly.min.js";
   const auto make = [&file](const std::string& runfiles) {
@@ -59,10 +59,12 @@ TEST(FindPlotlyTest, IsInTheRunfiles) {
     std::ofstream(runfiles + file) << "Plotly";
   };
   make(program + ".runfiles");
-  EXPECT_EQ(*FindPlotly(program, tests), program + ".runfiles" + file);
-  EXPECT_EQ(*FindPlotly(program, ""), program + ".runfiles" + file);
+  EXPECT_EQ(*FindPlotly("", program, tests.c_str()),
+            program + ".runfiles" + file);
+  EXPECT_EQ(*FindPlotly("", program, nullptr), program + ".runfiles" + file);
   make(tests);
-  EXPECT_EQ(*FindPlotly(program, tests), tests + file);
+  EXPECT_EQ(*FindPlotly("", program, tests.c_str()), tests + file);
+  EXPECT_EQ(*FindPlotly("mine.js", program, nullptr), "mine.js");
 }
 
 }  // namespace

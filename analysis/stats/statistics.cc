@@ -47,7 +47,7 @@ StandardError StandardErrorOf(absl::Span<const std::vector<double>> samples) {
 }
 
 std::vector<double> Logarithms(absl::Span<const double> sample) {
-  assert(absl::c_all_of(sample, [](double x) { return x > 0; }));
+  assert(AllPositive(sample));
   return NumbersOf(sample, [](double x) { return std::log(x); });
 }
 
@@ -121,6 +121,10 @@ double Median(absl::Span<const double> sample) { return Quantile(sample, 0.5); }
 
 double Mean(absl::Span<const double> sample) {
   return absl::c_accumulate(sample, 0.0) / static_cast<double>(sample.size());
+}
+
+bool AllPositive(absl::Span<const double> sample) {
+  return absl::c_all_of(sample, [](double x) { return x > 0; });
 }
 
 double GeometricMean(absl::Span<const double> sample) {

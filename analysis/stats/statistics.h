@@ -33,6 +33,9 @@ double Median(absl::Span<const double> sample);
 // NaN for an empty sample.
 double Mean(absl::Span<const double> sample);
 
+// Whether the values have logarithms, as geometric means require.
+bool AllPositive(absl::Span<const double> sample);
+
 // Of values above 0. NaN for an empty sample.
 double GeometricMean(absl::Span<const double> sample);
 
@@ -93,9 +96,9 @@ Interval DifferenceInterval(absl::Span<const double> a,
 // A ratio of geometric means, numerator over denominator.
 struct Ratio {
   double value = 0;
-  // Of confidence 1 - `outside`: Welch's interval for the difference of the
-  // means of the logarithms. Always contains `value`. NaN if a sample has fewer
-  // than 2 values.
+  // Welch's interval for the difference of the means of the logarithms, with a
+  // confidence of 1 - `outside`. Always contains `value`. NaN if a sample has
+  // fewer than 2 values.
   Interval interval;
   double p_value = 0;  // WelchP of the logarithms
 };

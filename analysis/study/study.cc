@@ -162,12 +162,9 @@ std::string Title(const std::vector<RunTrace>& runs) {
 absl::Status Report(const Answer& answer, const std::string& title,
                     const std::string& dir) {
   if (!absl::GetFlag(FLAGS_report)) return absl::OkStatus();
-  std::string plotly = UserPath(absl::GetFlag(FLAGS_plotly_js));
-  if (plotly.empty()) {
-    const char* runfiles = std::getenv("RUNFILES_DIR");  // set by Bazel
-    ASSIGN_OR_RETURN(
-        plotly, FindPlotly(OwnPath(), runfiles == nullptr ? "" : runfiles));
-  }
+  ASSIGN_OR_RETURN(const std::string plotly,
+                   FindPlotly(UserPath(absl::GetFlag(FLAGS_plotly_js)),
+                              OwnPath(), std::getenv("RUNFILES_DIR")));
   const std::string path = dir + "/report.html";
   RETURN_IF_ERROR(WriteReport(
       answer,
@@ -272,7 +269,7 @@ int Conclude(StudyResult result, const StudyPlan& plan,
              int interrupted_by) {
   const size_t complete = result.runs.size();
   std::cout << "\n";
-  const int answered =
+  const int exit_code =
       complete == 0 ? 0 : GiveAnswer(std::move(result.runs), dir);
   std::cout << NotRunText(plan) << warnings;
   for (const std::string& failed : result.failed) {
@@ -286,7 +283,7 @@ int Conclude(StudyResult result, const StudyPlan& plan,
   std::cout << "Records: " << dir
             << "\nThis answer again: --from=" << ShellWord(dir) << std::endl;
   if (interrupted_by != 0) return 128 + interrupted_by;
-  return result.failed.empty() ? answered : kFailed;
+  return result.failed.empty() ? exit_code : kFailed;
 }
 
 // Fails before it has run anything; a failed run is an exit code.

@@ -1,8 +1,5 @@
 #include "analysis/study/study_fixture_for_test.h"
 
-#include <sys/wait.h>
-
-#include <cstdio>
 #include <fstream>
 #include <sstream>
 
@@ -18,18 +15,6 @@ std::string StudyIn(const fs::path& root) {
       "cd ", root.string(), " && exec ",
       (fs::current_path() / "analysis/study/study_for_test").string(),
       " --trainer_dir=trainers --plotly_js=plotly.js --report=false ");
-}
-
-Outcome RunShell(const std::string& command) {
-  Outcome outcome;
-  FILE* pipe = popen(command.c_str(), "r");
-  char chunk[4096];
-  while (const size_t n = fread(chunk, 1, sizeof(chunk), pipe)) {
-    outcome.output.append(chunk, n);
-  }
-  const int status = pclose(pipe);
-  outcome.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  return outcome;
 }
 
 }  // namespace

@@ -8,12 +8,9 @@
 #include <filesystem>
 #include <string>
 
-namespace rankwise {
+#include "analysis/text/shell_for_test.h"
 
-struct Outcome {
-  int exit_code = 0;
-  std::string output;  // stdout and stderr
-};
+namespace rankwise {
 
 class StudyTest : public testing::Test {
  protected:

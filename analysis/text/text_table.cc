@@ -25,6 +25,15 @@ std::string MillisecondsColumn(double seconds) {
   return std::isnan(seconds) ? "-" : absl::StrFormat("%.2f", 1e3 * seconds);
 }
 
+std::string PValueText(double p) {
+  if (std::isnan(p)) return "-";
+  return p < 0.001 ? "<0.001" : absl::StrFormat("%.3f", p);
+}
+
+std::string CsvNumber(double value) {
+  return std::isfinite(value) ? absl::StrFormat("%.17g", value) : "";
+}
+
 TextTable::TextTable(std::vector<std::string> header, size_t left_columns)
     : left_columns_(left_columns) {
   rows_.push_back(std::move(header));

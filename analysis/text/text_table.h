@@ -16,6 +16,12 @@ std::string MillisecondsText(double seconds);
 // The same with two decimals, for a column of them: "12.30".
 std::string MillisecondsColumn(double seconds);
 
+// "0.032", "<0.001", "-" for NaN.
+std::string PValueText(double p);
+
+// For a CSV file: all digits; "" for a number that is not finite.
+std::string CsvNumber(double value);
+
 // Columns are as wide as their widest cell and two spaces apart. The first
 // `left_columns` are aligned left, the others, numbers, right.
 class TextTable {

@@ -83,7 +83,7 @@ std::vector<LayerRecord> Describe(const ModelSpec& spec, int64_t examples,
   return records;
 }
 
-// Of a limit that was measured: what is faster shows that it was none.
+// A share above 100 % shows that the measured limit was too low.
 std::string ShareText(double share) {
   return share > 1 ? "> 100 %" : absl::StrFormat("%.1f %%", 100 * share);
 }
