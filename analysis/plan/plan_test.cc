@@ -202,7 +202,7 @@ TEST(Plan, SchedulesTooLongToSimulateAreLeftOut) {
                     HasSubstr("at most 16777216")));
 }
 
-// tests/bad_command_lines.txt has the flags that need no file.
+// tests/faults/bad_command_lines.txt has the flags that need no file.
 TEST(Plan, RefusesABrokenClusterFile) {
   const std::string path = testing::TempDir() + "/cluster.json";
   std::ofstream(path) << R"({"format": "rankwise cluster", "version": 1,

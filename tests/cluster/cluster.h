@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "parallel/comm/test_process.h"
-#include "tests/trainer_process.h"
+#include "tests/trainer/trainer_process.h"
 
 namespace rankwise {
 

@@ -1,4 +1,5 @@
-// Faults of hosts and of the links between them, for //tests:kill_campaign.
+// Faults of hosts and of the links between them, for
+// //tests/faults:kill_campaign.
 #ifndef RANKWISE_TESTS_CLUSTER_HOST_FAULTS_H_
 #define RANKWISE_TESTS_CLUSTER_HOST_FAULTS_H_
 
@@ -6,7 +7,7 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "tests/campaign.h"
+#include "tests/faults/campaign.h"
 
 namespace rankwise {
 

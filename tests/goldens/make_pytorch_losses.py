@@ -3,7 +3,7 @@
     python tests/goldens/make_pytorch_losses.py
 
 Needs the environment of analysis/versus/requirements/pytorch.txt. The images are made by a formula that
-tests/pytorch_parity_test.cc repeats, so that no data set has to travel with the repository.
+tests/parity/pytorch_parity_test.cc repeats, so that no data set has to travel with the repository.
 """
 
 import json

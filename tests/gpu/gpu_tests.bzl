@@ -10,7 +10,7 @@ GPU_TESTS = [
     "//parallel/device:graph_gpu_test",
     "//parallel/pipeline/engine:streams_gpu_test",
     "//samplers/loader:data_loader_gpu_test",
-    "//tests:pipeline_gpu_test",
+    "//tests/parity:pipeline_gpu_test",
     "//trainers/graphs:cuda_graph_gpu_test",
     "//trainers/loop:no_sync_gpu_test",
     "//trainers/peak:peak_gpu_test",

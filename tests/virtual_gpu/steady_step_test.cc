@@ -12,7 +12,7 @@
 #include "nlohmann/json.hpp"
 #include "parallel/device/device_facts.h"
 #include "parallel/device/require_gpus.h"
-#include "tests/trainer_process.h"
+#include "tests/trainer/trainer_process.h"
 
 namespace rankwise {
 namespace {

@@ -13,7 +13,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "parallel/device/require_gpus.h"
-#include "tests/trainer_process.h"
+#include "tests/trainer/trainer_process.h"
 
 namespace rankwise {
 namespace {

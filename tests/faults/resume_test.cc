@@ -1,0 +1,294 @@
+// Stopping, crashing and going on: a resumed run gives the losses of one that
+// was never disturbed, to the last bit.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "parallel/clock/steady_time.h"
+#include "tests/trainer/trained.h"
+#include "tests/trainer/trainer_process.h"
+
+namespace rankwise {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// 8 steps an epoch, with a checkpoint every 3.
+std::vector<std::string> Flags(const std::string& dir, int64_t max_steps,
+                               std::vector<std::string> more = {}) {
+  more.insert(more.end(),
+              {"--train_size=256", "--test_size=64", "--batch_size=32",
+               "--epochs=20", "--threads=1", "--checkpoint_every=3",
+               "--log_every=1", absl::StrCat("--max_steps=", max_steps),
+               "--record=" + dir + "/run.jsonl", "--checkpoint_dir=" + dir});
+  return more;
+}
+
+std::map<int64_t, double> Undisturbed(const std::string& trainer, int64_t steps,
+                                      const std::vector<std::string>& more) {
+  const std::string dir = FreshDir("undisturbed");
+  const Finished run = RunTrainer(trainer, Flags(dir, steps, more));
+  EXPECT_EQ(run.code, 0) << run.err;
+  return LossesOf(dir + "/run.jsonl", 0);
+}
+
+TEST(ResumeTest, AStoppedRunGoesOnBitEqualAcrossEpochs) {
+  const std::map<int64_t, double> expected = Undisturbed("single", 20, {});
+  ASSERT_EQ(expected.size(), 20u);
+  const std::string dir = FreshDir("stopped");
+  ASSERT_EQ(RunTrainer("single", Flags(dir, 5)).code, 0);
+  const Finished second = RunTrainer("single", Flags(dir, 13, {"--resume"}));
+  ASSERT_EQ(second.code, 0) << second.err;
+  EXPECT_THAT(second.out, HasSubstr("resumed after step 5"));
+  ASSERT_EQ(RunTrainer("single", Flags(dir, 20, {"--resume"})).code, 0);
+  EXPECT_EQ(LossesOf(dir + "/run.jsonl", 0), expected);
+  // Epoch 1 was interrupted after 5 of its 8 steps, and is whole in the end.
+  int64_t examples = 0;
+  for (const Record& record : RecordsIn(dir + "/run.jsonl")) {
+    const auto* epoch = std::get_if<EpochRecord>(&record);
+    if (epoch != nullptr && epoch->epoch == 1) examples = epoch->examples;
+  }
+  EXPECT_EQ(examples, 256);
+}
+
+// Sums of more than two numbers depend on their order.
+TEST(ResumeTest, ThreeRanksAddGradientsInTheOrderOfTheRunBefore) {
+  const std::vector<std::string> three = {"--nproc=3", "--model=mlp",
+                                          "--backend=gloo"};
+  const std::map<int64_t, double> expected = Undisturbed("ddp", 12, three);
+  ASSERT_EQ(expected.size(), 12u);
+  const std::string dir = FreshDir("three");
+  for (const int64_t until : {1, 5, 12}) {
+    std::vector<std::string> flags = Flags(dir, until, three);
+    flags.push_back("--resume");
+    const Finished run = RunTrainer("ddp", flags);
+    ASSERT_EQ(run.code, 0) << run.err;
+  }
+  EXPECT_EQ(LossesOf(dir + "/run.jsonl", 0), expected);
+}
+
+TEST(ResumeTest, AKilledRankIsNamedTheOthersEndAndTheRunGoesOn) {
+  const std::vector<std::string> two = {"--nproc=2"};
+  const std::map<int64_t, double> expected = Undisturbed("ddp", 16, two);
+  const std::string dir = FreshDir("killed");
+  // More steps than anyone waits for: the kill ends it.
+  auto run =
+      StartTrainer("ddp", Flags(dir, 100000, {"--nproc=2", "--epochs=100000"}));
+  ASSERT_TRUE(run->AwaitOutput("step", 7)) << run->Stderr();
+  const std::vector<pid_t> ranks = ChildrenOf(run->pid());
+  ASSERT_EQ(ranks.size(), 2u);
+  const Finished other = RunTrainer("single", Flags(dir, 4));
+  EXPECT_EQ(other.code, 1);
+  EXPECT_THAT(other.err, HasSubstr(absl::StrCat("in use by ddp, process ",
+                                                ranks[0], " on host ")));
+  const SteadyTime killed = SteadyNow();
+  ASSERT_EQ(kill(ranks[1], SIGKILL), 0);
+  EXPECT_NE(run->Wait(absl::Seconds(20)), 0);
+  EXPECT_LT(ElapsedSince(killed),
+            absl::Seconds(6));  // 5, and a busy machine's delay
+  EXPECT_TRUE(AllGone(ranks));
+  EXPECT_THAT(run->Stderr(), ContainsRegex("rank 1.*(SIGKILL|signal 9)"));
+
+  std::filesystem::remove(dir + "/run.jsonl");
+  const Finished resumed = RunTrainer(
+      "ddp", Flags(dir, 16, {"--nproc=2", "--resume", "--epochs=20"}));
+  ASSERT_EQ(resumed.code, 0) << resumed.err;
+  EXPECT_THAT(resumed.out, HasSubstr("resumed after step "));
+  const std::map<int64_t, double> losses = LossesOf(dir + "/run.jsonl", 0);
+  ASSERT_FALSE(losses.empty());
+  EXPECT_EQ(losses.rbegin()->first, 16);
+  for (const auto& [step, loss] : losses)
+    EXPECT_EQ(loss, expected.at(step)) << "step " << step;
+}
+
+// Every rank evaluates its share of the test set with its own statistics.
+TEST(ResumeTest, EachRankContinuesWithItsOwnBuffers) {
+  const auto evaluated = [](const std::string& dir) {
+    double loss = 0;
+    for (const Record& record : RecordsIn(dir + "/run.jsonl")) {
+      if (const auto* eval = std::get_if<EvalRecord>(&record))
+        loss = eval->mean_loss;
+    }
+    return loss;
+  };
+  const std::vector<std::string> own = {"--nproc=2", "--model=simple_cnn_bn",
+                                        "--broadcast_buffers=false"};
+  const std::string expected = FreshDir("own_buffers");
+  ASSERT_EQ(RunTrainer("ddp", Flags(expected, 4, own)).code, 0);
+  const std::string dir = FreshDir("own_buffers_resumed");
+  std::vector<std::string> flags = own;
+  ASSERT_EQ(RunTrainer("ddp", Flags(dir, 3, flags)).code, 0);
+  flags.push_back("--resume");
+  ASSERT_EQ(RunTrainer("ddp", Flags(dir, 4, flags)).code, 0);
+  EXPECT_EQ(evaluated(dir), evaluated(expected));
+  flags[0] = "--nproc=1";
+  flags.push_back("--accumulate=2");
+  const Finished alone = RunTrainer("ddp", Flags(dir, 7, flags));
+  EXPECT_EQ(alone.code, 1);
+  EXPECT_THAT(alone.err, HasSubstr("--broadcast_buffers=false: the checkpoint "
+                                   "has the buffers of 2 data-parallel ranks"));
+}
+
+// Two ranks, one, and two again, across the end of an epoch: the order of
+// examples goes on, so that the losses are those of one process.
+TEST(ResumeTest, AnotherWorldSizeGoesOnWithTheNextExamples) {
+  const std::map<int64_t, double> expected = Undisturbed("single", 9, {});
+  const std::string dir = FreshDir("ranks");
+  int64_t done = 0;
+  for (const auto& [ranks, until] :
+       std::vector<std::pair<int, int64_t>>{{2, 3}, {1, 5}, {2, 9}}) {
+    std::vector<std::string> flags = Flags(dir, until, {"--resume"});
+    flags.push_back(absl::StrCat("--nproc=", ranks));
+    flags.push_back(absl::StrCat("--batch_size=", 32 / ranks));
+    const Finished run = RunTrainer(ranks == 1 ? "single" : "ddp", flags);
+    ASSERT_EQ(run.code, 0) << run.err;
+    const auto losses = MeanLosses(dir + "/run.jsonl", ranks);
+    EXPECT_EQ(losses.size(), static_cast<size_t>(until - done));
+    for (const auto& [step, loss] : losses)
+      EXPECT_NEAR(loss, expected.at(step), 1e-4 * loss) << "step " << step;
+    std::filesystem::remove(dir + "/run.jsonl");
+    done = until;
+  }
+}
+
+// A folder in its place, as it is the same for root.
+TEST(ResumeTest, ARankThatCannotSaveEndsTheJobForAllAndTheLastSaveStays) {
+  const std::string dir = FreshDir("unsaved");
+  const std::vector<std::string> flags = {"--nproc=2", "--model=mlp",
+                                          "--width=64", "--resume"};
+  ASSERT_EQ(RunTrainer("fsdp", Flags(dir, 4, flags)).code, 0);
+  const std::string file = dir + "/step_00000006.shard_1_of_2.safetensors";
+  std::filesystem::create_directory(file);
+  const Finished run = RunTrainer("fsdp", Flags(dir, 12, flags));
+  EXPECT_NE(run.code, 0);
+  const std::string why =
+      "error: saving the checkpoint of step 6 failed on rank 1: ";
+  for (const char* rank : {"fsdp: rank 0: ", "fsdp: rank 1: "})
+    EXPECT_THAT(run.err, HasSubstr(rank + why));
+  EXPECT_THAT(run.err, AllOf(HasSubstr(file), Not(HasSubstr("dead")),
+                             Not(HasSubstr("did not arrive"))));
+
+  std::filesystem::remove(file);
+  const Finished resumed = RunTrainer("fsdp", Flags(dir, 6, flags));
+  EXPECT_EQ(resumed.code, 0) << resumed.err;
+  EXPECT_THAT(resumed.out, HasSubstr("resumed after step 4"));
+}
+
+TEST(ResumeTest, ATornCheckpointIsNamedAndThePreviousOneUsed) {
+  const std::string dir = FreshDir("torn");
+  ASSERT_EQ(RunTrainer("single", Flags(dir, 6)).code, 0);
+  const std::string newest = dir + "/step_00000006.safetensors";
+  ASSERT_TRUE(std::filesystem::exists(newest));
+  std::filesystem::resize_file(newest, std::filesystem::file_size(newest) / 2);
+  const Finished resumed = RunTrainer("single", Flags(dir, 8, {"--resume"}));
+  EXPECT_EQ(resumed.code, 0) << resumed.err;
+  EXPECT_THAT(resumed.err, AllOf(HasSubstr("warning: "),
+                                 HasSubstr("step_00000006.safetensors")));
+  EXPECT_THAT(resumed.out, HasSubstr("resumed after step 3"));
+}
+
+TEST(ResumeTest, OnlyDamagedCheckpointsEndTheRunWithTheirNames) {
+  const std::string dir = FreshDir("damaged");
+  std::ofstream(dir + "/step_00000003.safetensors")
+      << "this is not a checkpoint";
+  const Finished run = RunTrainer("single", Flags(dir, 8, {"--resume"}));
+  EXPECT_EQ(run.code, 1);
+  EXPECT_THAT(run.err, AllOf(HasSubstr("single: error: "),
+                             HasSubstr("step_00000003.safetensors")));
+  EXPECT_TRUE(std::filesystem::exists(dir + "/step_00000003.safetensors"));
+}
+
+TEST(ResumeTest, AnotherConfigurationIsRefused) {
+  const std::string dir = FreshDir("other");
+  ASSERT_EQ(RunTrainer("single", Flags(dir, 3)).code, 0);
+  const Finished run =
+      RunTrainer("single", Flags(dir, 8, {"--resume", "--seed=9"}));
+  EXPECT_EQ(run.code, 1);
+  EXPECT_THAT(
+      run.err,
+      HasSubstr(
+          "the checkpoint was made with --seed=0, this run has --seed=9"));
+}
+
+TEST(ResumeTest, AnotherConfigurationIsRefusedOnceBeforeAnyRankStarts) {
+  for (const char* trainer : {"ddp", "pipeline", "parameter_server"}) {
+    const std::string dir = FreshDir(std::string("other_ranks_") + trainer);
+    ASSERT_EQ(RunTrainer(trainer, Flags(dir, 3, {"--nproc=2"})).code, 0);
+    const Finished run = RunTrainer(
+        trainer, Flags(dir, 8, {"--nproc=2", "--resume", "--seed=9"}));
+    EXPECT_EQ(run.code, 1);
+    EXPECT_EQ(run.err,
+              std::string(trainer) +
+                  ": error: --resume: the checkpoint was made with --seed=0, "
+                  "this run has --seed=9; repeat the flags of the stopped run, "
+                  "or give another --checkpoint_dir\n");
+    const Finished same =
+        RunTrainer(trainer, Flags(dir, 4, {"--nproc=2", "--resume"}));
+    EXPECT_EQ(same.code, 0) << same.err;
+  }
+}
+
+TEST(ResumeTest, SaysThatNothingIsLeftToDo) {
+  const std::string dir = FreshDir("complete");
+  ASSERT_EQ(RunTrainer("single", Flags(dir, 3)).code, 0);
+  const Finished again = RunTrainer("single", Flags(dir, 3, {"--resume"}));
+  EXPECT_EQ(again.code, 0) << again.err;
+  EXPECT_THAT(again.out,
+              HasSubstr("--resume: nothing is left to do: the run ends after "
+                        "step 3 (--epochs=20, --max_steps=3)"));
+  const Finished on = RunTrainer("single", Flags(dir, 4, {"--resume"}));
+  EXPECT_EQ(on.code, 0) << on.err;
+  EXPECT_THAT(on.out, Not(HasSubstr("nothing is left to do")));
+}
+
+TEST(ResumeTest, AnotherGradientExchangeOrCosineIsRefused) {
+  const std::string dir = FreshDir("exchange");
+  ASSERT_EQ(
+      RunTrainer("ddp",
+                 Flags(dir, 3, {"--comm_hook=fp16", "--lr_schedule=cosine"}))
+          .code,
+      0);
+  const Finished longer = RunTrainer(
+      "ddp",
+      Flags(dir, 8, {"--resume", "--comm_hook=fp16", "--lr_schedule=cosine"}));
+  EXPECT_EQ(longer.code, 1);
+  EXPECT_THAT(
+      longer.err,
+      HasSubstr("steps of the cosine=3, this run has steps of the cosine=8 "
+                "(--epochs, --max_steps)"));
+  const Finished exact =
+      RunTrainer("ddp", Flags(dir, 3, {"--resume", "--lr_schedule=cosine"}));
+  EXPECT_EQ(exact.code, 1);
+  EXPECT_THAT(exact.err, HasSubstr("--comm_hook=fp16"));
+}
+
+TEST(ResumeTest, KeepsTheLastCheckpointsAndTheModel) {
+  const std::string dir = FreshDir("kept");
+  ASSERT_EQ(RunTrainer("single", Flags(dir, 16, {"--keep_checkpoints=2"})).code,
+            0);
+  int checkpoints = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(dir)) {
+    if (entry.path().filename().string().rfind("step_", 0) == 0) ++checkpoints;
+  }
+  EXPECT_EQ(checkpoints, 2);
+  EXPECT_TRUE(std::filesystem::exists(dir + "/step_00000016.safetensors"));
+  EXPECT_TRUE(std::filesystem::exists(dir + "/model.safetensors"));
+}
+
+}  // namespace
+}  // namespace rankwise

@@ -1,0 +1,224 @@
+// What ranks hold of their memory: as measured, by formula, and before they are
+// started.
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "tests/trainer/trained.h"
+#include "tests/trainer/trainer_process.h"
+
+namespace rankwise {
+namespace {
+
+struct Layout {
+  std::string name;
+  std::string trainer;
+  int ranks;
+  std::vector<std::string> flags;
+  double tolerance = 0.05;  // of activations
+};
+
+// One per rank.
+std::vector<MemoryRecord> MemoryIn(const std::string& record) {
+  std::vector<MemoryRecord> memory;
+  for (const Record& one : RecordsIn(record)) {
+    if (const auto* found = std::get_if<MemoryRecord>(&one))
+      memory.push_back(*found);
+  }
+  return memory;
+}
+
+class MemoryTest : public ::testing::TestWithParam<Layout> {
+ protected:
+  std::vector<std::string> Flags(const std::string& model) const {
+    std::vector<std::string> flags = GetParam().flags;
+    flags.insert(flags.end(), {absl::StrCat("--model=", model), "--depth=2",
+                               "--batch_size=4", "--train_size=64",
+                               "--max_steps=3", "--eval=false", "--threads=1"});
+    if (GetParam().ranks > 1)
+      flags.push_back(absl::StrCat("--nproc=", GetParam().ranks));
+    return flags;
+  }
+
+  std::vector<MemoryRecord> Trained(const std::string& model) const {
+    const std::string record = FreshDir(GetParam().name + model) + "/r.jsonl";
+    std::vector<std::string> flags = Flags(model);
+    flags.insert(flags.end(), {"--memory", "--record=" + record});
+    const Finished run = RunTrainer(GetParam().trainer, flags);
+    EXPECT_EQ(run.code, 0) << run.err;
+    EXPECT_EQ(run.err, "");
+    EXPECT_TRUE(absl::StrContains(run.out, "memory of rank 0 in MB"))
+        << run.out;
+    const std::vector<MemoryRecord> memory = MemoryIn(record);
+    EXPECT_EQ(memory.size(), static_cast<size_t>(GetParam().ranks));
+    return memory;
+  }
+};
+
+int64_t State(const MemoryParts& parts) {
+  return parts.parameter_bytes + parts.gradient_bytes + parts.optimizer_bytes;
+}
+
+// As the dry run prints them.
+std::string RowOf(const MemoryParts& parts) {
+  std::string row;
+  int64_t sum = 0;
+  for (const int64_t bytes :
+       {parts.parameter_bytes, parts.gradient_bytes, parts.optimizer_bytes,
+        parts.unsharded_bytes, parts.activation_bytes}) {
+    absl::StrAppendFormat(&row, "%13.3f", 1e-6 * static_cast<double>(bytes));
+    sum += bytes;
+  }
+  return absl::StrFormat("%s%13.3f ", row, 1e-6 * static_cast<double>(sum));
+}
+
+TEST_P(MemoryTest, IsAsComputedAndAsTheDryRunSays) {
+  std::vector<std::string> flags = Flags("gpt");
+  flags.push_back("--dry_run");
+  const Finished dry = RunTrainer(GetParam().trainer, flags);
+  EXPECT_EQ(dry.code, 0) << dry.err;
+  for (const std::string model : {"gpt", "vit"}) {
+    for (const MemoryRecord& memory : Trained(model)) {
+      const MemoryParts &measured = memory.measured,
+                        &computed = memory.computed;
+      // The computed shards of a parameter that does not divide evenly are the
+      // largest, the first ones.
+      if (GetParam().trainer == "fsdp" && memory.rank > 0) {
+        EXPECT_LE(State(measured), State(computed));
+      } else {
+        EXPECT_EQ(measured.parameter_bytes, computed.parameter_bytes);
+        EXPECT_EQ(measured.gradient_bytes, computed.gradient_bytes);
+        EXPECT_EQ(measured.optimizer_bytes, computed.optimizer_bytes);
+      }
+      EXPECT_GT(measured.activation_bytes, 0);
+      const auto activations = static_cast<double>(computed.activation_bytes);
+      EXPECT_NEAR(static_cast<double>(measured.activation_bytes), activations,
+                  GetParam().tolerance * activations)
+          << model << ", rank " << memory.rank;
+      if (model == "gpt") {
+        EXPECT_TRUE(absl::StrContains(dry.out, RowOf(computed)))
+            << dry.out << RowOf(computed);
+      }
+    }
+  }
+}
+
+// Another thread frees the buffers of tp's collectives, some of them only after
+// activations were measured: up to 3, of 67.6 KB of vit's 2.3 MB on two ranks
+// and of its 1.3 MB in the last stage of two.
+constexpr double kTensor = 0.15, kPipelineOfTensor = 0.2;
+
+INSTANTIATE_TEST_SUITE_P(
+    Layouts, MemoryTest,
+    ::testing::Values(
+        Layout{"Plain", "single", 1, {}},
+        Layout{
+            "Tensor", "tensor_parallel", 2, {"--sequence_parallel"}, kTensor},
+        Layout{"ShardedInBf16", "fsdp", 2, {"--precision=bf16"}},
+        Layout{"Pipeline", "pipeline", 2, {"--microbatches=4"}},
+        Layout{
+            "Recomputed", "pipeline", 2, {"--microbatches=4", "--recompute"}},
+        Layout{"DeferredWeightGradients",
+               "pipeline",
+               2,
+               {"--microbatches=4", "--schedule=zero_bubble_h1"}},
+        Layout{"OneProcess", "model_parallel", 1, {"--devices=cpu,cpu"}},
+        Layout{"PipelineOfTensor",
+               "hybrid",
+               4,
+               {"--pp=2", "--tp=2", "--sequence_parallel", "--microbatches=4"},
+               kPipelineOfTensor}),
+    [](const auto& info) { return info.param.name; });
+
+// Rajbhandari et al. 2020, "ZeRO", section 5, for each stage.
+class ZeroMemoryTest : public ::testing::TestWithParam<int> {
+ protected:
+  // What each rank that runs holds.
+  static std::vector<MemoryRecord> Train(const std::string& trainer,
+                                         std::vector<std::string> flags) {
+    const std::string record = FreshDir("zero") + "/r.jsonl";
+    flags.insert(
+        flags.end(),
+        {absl::StrCat("--zero=", GetParam()), "--model=gpt", "--depth=2",
+         "--width=64", "--sequence_length=32", "--batch_size=2",
+         "--train_size=64", "--max_steps=2", "--epochs=1", "--eval=false",
+         "--threads=1", "--memory", "--record=" + record});
+    const Finished run = RunTrainer(trainer, flags);
+    EXPECT_EQ(run.code, 0) << run.err;
+    return MemoryIn(record);
+  }
+
+  static void ExpectAsComputed(const MemoryRecord& memory) {
+    const MemoryParts &measured = memory.measured, &computed = memory.computed;
+    const auto state = static_cast<double>(State(computed));
+    EXPECT_NEAR(static_cast<double>(State(measured)), state, 0.02 * state)
+        << "rank " << memory.rank;
+    EXPECT_EQ(measured.unsharded_bytes, computed.unsharded_bytes)
+        << "rank " << memory.rank;
+  }
+};
+
+TEST_P(ZeroMemoryTest, OfPretendedRanksIsTheFormulas) {
+  int64_t before = 0;
+  for (const int ranks : {1, 2, 4, 8}) {
+    SCOPED_TRACE(absl::StrCat(ranks, " ranks"));
+    const auto memory = Train(
+        "fsdp", {"--backend=fake", absl::StrCat("--fake_world_size=", ranks)});
+    ASSERT_EQ(memory.size(), 1u);
+    ExpectAsComputed(memory[0]);
+    const int64_t state = State(memory[0].measured);
+    EXPECT_TRUE(ranks == 1 || state < before) << state;
+    before = state;
+  }
+}
+
+TEST_P(ZeroMemoryTest, OfRanksIsTheFormulas) {
+  for (const std::vector<std::string>& flags :
+       std::vector<std::vector<std::string>>{
+           {"--units=layer", "--prefetch=2"},
+           {"--accumulate=2", "--units=0.1", "--precision=bf16"}}) {
+    std::vector<std::string> all = flags;
+    all.insert(all.end(), {"--nproc=2", "--backend=gloo"});
+    const auto memory = Train("fsdp", all);
+    EXPECT_EQ(memory.size(), 2u);
+    for (const MemoryRecord& rank : memory) ExpectAsComputed(rank);
+  }
+}
+
+TEST_P(ZeroMemoryTest, OfAPipelinesRanksIsTheFormulas) {
+  for (const char* precision : {"fp32", "bf16"}) {
+    const auto memory =
+        Train("hybrid", {"--nproc=4", "--pp=2", "--microbatches=4",
+                         absl::StrCat("--precision=", precision)});
+    EXPECT_EQ(memory.size(), 4u);
+    for (const MemoryRecord& rank : memory) ExpectAsComputed(rank);
+  }
+}
+
+// Whose gradient is reduced after all others.
+TEST_P(ZeroMemoryTest, OfRanksWithBothUsesOfATiedWeightIsTheFormulas) {
+  std::vector<std::vector<std::string>> layouts = {{"--tp=2"}};
+  if (GetParam() < 3)
+    layouts.push_back({"--pp=2", "--schedule=zbv", "--chunks=2"});
+  for (std::vector<std::string> flags : layouts) {
+    SCOPED_TRACE(flags[0]);
+    flags.insert(flags.end(), {"--nproc=4", "--microbatches=4"});
+    const auto memory = Train("hybrid", flags);
+    EXPECT_EQ(memory.size(), 4u);
+    for (const MemoryRecord& rank : memory) ExpectAsComputed(rank);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Stages, ZeroMemoryTest, ::testing::Values(1, 2, 3),
+                         [](const auto& stage) {
+                           return absl::StrCat("Zero", stage.param);
+                         });
+
+}  // namespace
+}  // namespace rankwise

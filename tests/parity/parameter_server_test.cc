@@ -1,0 +1,466 @@
+// Parameter servers as a user runs them: what they train, what they record, and
+// what happens when a worker or a server dies.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <limits>
+#include <map>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/algorithm/container.h"
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "parallel/clock/steady_time.h"
+#include "parallel/comm/test_process.h"
+#include "records/record.h"
+#include "records/record_reader.h"
+#include "tests/trainer/trained.h"
+#include "tests/trainer/trainer_process.h"
+
+namespace rankwise {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using Flags = std::vector<std::string>;
+using Losses = std::map<int64_t, double>;
+
+// 8 steps an epoch of two workers.
+Flags Small(const Flags& more) {
+  Flags flags = {"--train_size=256", "--test_size=48", "--batch_size=16",
+                 "--threads=1", "--log_every=1"};
+  flags.insert(flags.end(), more.begin(), more.end());
+  return flags;
+}
+
+Trained TrainWith(int servers, int workers, Flags flags) {
+  flags.push_back(absl::StrCat("--servers=", servers));
+  return Train("parameter_server", servers + workers, Small(flags));
+}
+
+// The workers' losses, in order.
+std::vector<Losses> WorkersOf(const Trained& run, size_t servers) {
+  return {run.losses.begin() + static_cast<int64_t>(servers), run.losses.end()};
+}
+
+std::vector<UpdateRecord> UpdatesIn(const std::string& file) {
+  std::vector<UpdateRecord> updates;
+  for (const Record& record : RecordsIn(file)) {
+    if (const auto* update = std::get_if<UpdateRecord>(&record))
+      updates.push_back(*update);
+  }
+  return updates;
+}
+
+void ExpectNear(const std::vector<Losses>& a, const std::vector<Losses>& b) {
+  ASSERT_EQ(a.size(), b.size());
+  for (size_t rank = 0; rank < a.size(); ++rank) {
+    ASSERT_EQ(a[rank].size(), b[rank].size());
+    for (const auto& [step, loss] : a[rank])
+      EXPECT_NEAR(b[rank].at(step), loss, 1e-6 * loss) << "step " << step;
+  }
+}
+
+// Of all weights together: a bias that has hardly left zero is only rounding.
+double DistanceOfAll(const Weights& a, const Weights& b) {
+  double difference = 0, size = 0;
+  for (const auto& [name, value] : a) {
+    const torch::Tensor one = value.to(at::kDouble);
+    difference += (one - b.at(name)).square().sum().item<double>();
+    size += one.square().sum().item<double>();
+  }
+  return std::sqrt(difference / size);
+}
+
+TEST(ParameterServerTest, BspHasTheLossesOfDdp) {
+  for (const Flags& model :
+       {Flags{"--model=simple_cnn_bn", "--epochs=1", "--clip_grad_norm=1",
+              "--optimizer=sgd", "--lr=0.01"},
+        Flags{"--model=gpt", "--depth=1", "--width=32", "--sequence_length=16",
+              "--optimizer=adamw", "--lr_schedule=cosine", "--epochs=2",
+              "--accumulate=2"}}) {
+    const Trained ddp = Train("ddp", 2, Small(model));
+    for (int servers : {1, 2}) {
+      const Trained bsp = TrainWith(servers, 2, model);
+      ExpectNear(ddp.losses, WorkersOf(bsp, static_cast<size_t>(servers)));
+      EXPECT_LT(DistanceOfAll(ddp.weights, bsp.weights), 1e-6);
+      ASSERT_EQ(bsp.evaluations.size(), ddp.evaluations.size());
+      for (size_t i = 0; i < ddp.evaluations.size(); ++i) {
+        EXPECT_EQ(bsp.evaluations[i].total, ddp.evaluations[i].total);
+        EXPECT_NEAR(bsp.evaluations[i].mean_loss, ddp.evaluations[i].mean_loss,
+                    1e-4);
+      }
+      for (const UpdateRecord& update : UpdatesIn(bsp.record)) {
+        EXPECT_EQ(update.read_round, update.round - 1);
+        EXPECT_EQ(update.read_version, update.version - 1);
+      }
+    }
+  }
+}
+
+TEST(ParameterServerTest, SspZeroIsBsp) {
+  const Flags model = {"--model=mlp", "--width=32", "--epochs=2"};
+  Flags ssp = model;
+  ssp.push_back("--consistency=ssp:0");
+  const Trained one = TrainWith(1, 2, model), other = TrainWith(1, 2, ssp);
+  EXPECT_EQ(one.losses, other.losses);
+  EXPECT_EQ(LargestDistance(one.weights, other.weights), 0);
+}
+
+// The mean of a worker's last losses, as a share of its first one.
+double LossLeft(const Losses& losses) {
+  constexpr int64_t kLast = 6;
+  if (losses.size() <= kLast) return 1;
+  double sum = 0;
+  for (auto it = losses.rbegin(); it != std::next(losses.rbegin(), kLast); ++it)
+    sum += it->second;
+  return sum / kLast / losses.begin()->second;
+}
+
+// How many rounds the parameters that a gradient was computed from were behind.
+int64_t Staleness(const UpdateRecord& update) {
+  return update.round - 1 - update.read_round;
+}
+
+// All train on the same examples, with a straggler.
+TEST(ParameterServerTest, EveryConsistencyConvergesAndSspKeepsItsBound) {
+  constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
+  const Flags base = {"--model=mlp", "--width=32", "--epochs=6", "--lr=0.003",
+                      "--slow_worker=3:2"};
+  for (const auto& [consistency, bound] :
+       std::vector<std::pair<std::string, int64_t>>{
+           {"bsp", 0}, {"ssp:2", 2}, {"async", kNone}}) {
+    Flags flags = base;
+    flags.push_back("--consistency=" + consistency);
+    if (consistency == "async") flags.push_back("--scale_lr_by_staleness");
+    const Trained run = TrainWith(1, 3, flags);
+    ASSERT_EQ(run.losses.size(), 4u);
+    for (const Losses& losses : WorkersOf(run, 1))
+      EXPECT_LT(LossLeft(losses), 0.5) << consistency;
+    const std::vector<UpdateRecord> updates = UpdatesIn(run.record);
+    EXPECT_EQ(updates.size(), 3u * 6 * 6) << consistency;  // 6 steps an epoch
+    for (const UpdateRecord& update : updates)
+      EXPECT_LE(Staleness(update), bound) << consistency;
+    EXPECT_EQ(absl::c_any_of(updates, Staleness), bound > 0) << consistency;
+  }
+}
+
+TEST(ParameterServerTest, AsyncConvergesOnImagesAndText) {
+  for (const Flags& model :
+       {Flags{"--model=simple_cnn", "--epochs=4"},
+        Flags{"--model=gpt", "--depth=1", "--width=32", "--sequence_length=16",
+              "--epochs=6", "--lr=0.01"}}) {
+    Flags flags = model;
+    flags.push_back("--consistency=async");
+    const Trained run = TrainWith(1, 2, flags);
+    ASSERT_EQ(run.losses.size(), 3u);
+    for (const Losses& losses : WorkersOf(run, 1))
+      EXPECT_LT(LossLeft(losses), 0.8) << model[0];
+  }
+}
+
+TEST(ParameterServerTest, LocalStepsConvergeWithEveryOuterOptimizer) {
+  const Flags base = {"--model=mlp", "--width=32", "--epochs=6", "--lr=0.003",
+                      "--local_steps=4"};
+  for (const char* outer : {"average", "nesterov", "elastic"}) {
+    Flags flags = base;
+    flags.push_back(absl::StrCat("--outer=", outer));
+    const Trained run = TrainWith(2, 2, flags);
+    ASSERT_EQ(run.losses.size(), 4u);
+    for (const Losses& losses : WorkersOf(run, 2))
+      EXPECT_LT(LossLeft(losses), 0.5) << outer;
+    // 2 pushes an epoch of 8 steps, to each of the servers.
+    EXPECT_EQ(UpdatesIn(run.record).size(), 2u * 2 * 2 * 6) << outer;
+  }
+}
+
+Flags Saving(const std::string& dir, int64_t max_steps, Flags more = {}) {
+  more.insert(more.end(),
+              {"--nproc=4", "--servers=2", "--model=mlp", "--width=32",
+               "--epochs=100000", "--checkpoint_every=3",
+               absl::StrCat("--max_steps=", max_steps),
+               "--record=" + dir + "/run.jsonl", "--checkpoint_dir=" + dir});
+  return Small(more);
+}
+
+Losses Undisturbed(int64_t steps) {
+  const std::string dir = FreshDir("undisturbed");
+  const Finished run = RunTrainer("parameter_server", Saving(dir, steps));
+  EXPECT_EQ(run.code, 0) << run.err;
+  return LossesOf(dir + "/run.jsonl", 3);
+}
+
+TEST(ParameterServerTest, ResumesBitEqual) {
+  const std::string dir = FreshDir("resumed");
+  const Finished begun = RunTrainer("parameter_server", Saving(dir, 7));
+  ASSERT_EQ(begun.code, 0) << begun.err;
+  const Finished resumed =
+      RunTrainer("parameter_server", Saving(dir, 20, {"--resume"}));
+  ASSERT_EQ(resumed.code, 0) << resumed.err;
+  EXPECT_THAT(resumed.out, HasSubstr("resumed after step 7 "));
+  EXPECT_EQ(LossesOf(dir + "/run.jsonl", 3), Undisturbed(20));
+  // What they have saved does not depend on the number of servers.
+  Flags fewer = Saving(dir, 24, {"--resume"});
+  fewer.push_back("--nproc=3");
+  fewer.push_back("--servers=1");
+  const Finished other = RunTrainer("parameter_server", fewer);
+  EXPECT_EQ(other.code, 0) << other.err;
+  EXPECT_THAT(other.out, HasSubstr("resumed after step 20 "));
+}
+
+// The examples per second in the last step's line.
+double PrintedRate(const std::string& out) {
+  const std::string last = out.substr(out.rfind("  step "));
+  const std::string rate = last.substr(last.find("  loss ") + 7);
+  return std::stod(rate.substr(rate.find("  ") + 2));
+}
+
+// The examples per second of all workers together after the first step, by
+// their records. `survivor`: a worker that has done all steps.
+double RecordedRate(const std::string& file, int64_t servers,
+                    int64_t survivor) {
+  double examples = 0, seconds = 0;
+  for (const Record& record : RecordsIn(file)) {
+    const auto* step = std::get_if<StepRecord>(&record);
+    if (step == nullptr || step->rank < servers || step->step == 1) continue;
+    examples += static_cast<double>(step->examples);
+    if (step->rank == survivor) seconds += step->step_seconds;
+  }
+  return examples / seconds;
+}
+
+// The loss of each step as it was printed, to four places.
+Losses PrintedLosses(const std::string& out) {
+  Losses losses;
+  for (size_t at = out.find("  step "); at != std::string::npos;
+       at = out.find("  step ", at + 1)) {
+    const size_t loss = out.find("  loss ", at);
+    losses[std::stoll(out.substr(at + 7))] = std::stod(out.substr(loss + 7));
+  }
+  return losses;
+}
+
+TEST(ParameterServerTest, PrintsEachStepsOwnLossAndWhatTheWorkersTrainOn) {
+  const std::string dir = FreshDir("printed");
+  const Finished run =
+      RunTrainer("parameter_server",
+                 Small({"--nproc=3", "--model=mlp", "--width=256", "--epochs=1",
+                        "--train_size=2560", "--eval=false", "--local_steps=40",
+                        "--record=" + dir + "/run.jsonl"}));
+  ASSERT_EQ(run.code, 0) << run.err;
+  const Losses server = LossesOf(dir + "/run.jsonl", 0);
+  const Losses one = LossesOf(dir + "/run.jsonl", 1);
+  const Losses other = LossesOf(dir + "/run.jsonl", 2);
+  const Losses printed = PrintedLosses(run.out);
+  ASSERT_EQ(server.size(), 80u);
+  ASSERT_EQ(printed.size(), 80u);
+  for (const auto& [step, loss] : server) {
+    EXPECT_NEAR(loss, (one.at(step) + other.at(step)) / 2, 1e-6) << step;
+    EXPECT_NEAR(loss, printed.at(step), 1e-4) << step;
+  }
+  const double ratio =
+      PrintedRate(run.out) / RecordedRate(dir + "/run.jsonl", 1, 1);
+  EXPECT_GT(ratio, 0.5);
+  EXPECT_LT(ratio, 1.5);
+}
+
+// All steps of the survivors, ranks 1 and 3, are in the server's records, each
+// with its loss and its time.
+void CheckServerRecords(const std::string& file) {
+  const Losses server = LossesOf(file, 0), lost = LossesOf(file, 2);
+  const Losses one = LossesOf(file, 1), other = LossesOf(file, 3);
+  for (const auto& [step, loss] : server) {
+    if (step <= lost.rbegin()->first + 1) continue;
+    EXPECT_NEAR(loss, (one.at(step) + other.at(step)) / 2, 1e-6) << step;
+  }
+  for (const Record& record : RecordsIn(file)) {
+    const auto* step = std::get_if<StepRecord>(&record);
+    if (step != nullptr && step->rank == 0) {
+      EXPECT_GT(step->step_seconds, 1e-5) << step->step;
+    }
+  }
+}
+
+TEST(ParameterServerTest, ADeadWorkerIsLeftOutAndTheOthersContinue) {
+  for (const char* consistency : {"bsp", "async"}) {
+    const std::string dir = FreshDir(absl::StrCat("dead_", consistency));
+    Flags flags = Small({"--nproc=4", "--model=mlp", "--width=256",
+                         "--epochs=1", "--train_size=12000", "--eval=false",
+                         "--record=" + dir + "/run.jsonl",
+                         absl::StrCat("--consistency=", consistency)});
+    auto run = StartTrainer("parameter_server", flags);
+    ASSERT_TRUE(run->AwaitOutput("  step ", 8)) << run->Stderr();
+    const std::vector<pid_t> ranks = ChildrenOf(run->pid());
+    ASSERT_EQ(ranks.size(), 4u);
+    ASSERT_EQ(kill(ranks[2], SIGKILL), 0);
+    EXPECT_EQ(run->Wait(), 0) << run->Stderr();
+    EXPECT_TRUE(AllGone(ranks));
+    EXPECT_THAT(run->Stderr(),
+                AllOf(HasSubstr("warning: rank 2, a worker, no longer "
+                                "answers; training continues with 2 workers"),
+                      ContainsRegex("rank 2 [(]process [0-9]+[)] ended with "
+                                    "signal 9 [(]Killed[)]; the job continues "
+                                    "without it")));
+    EXPECT_EQ(LossesOf(dir + "/run.jsonl", 1).size(), 250u);
+    EXPECT_EQ(LossesOf(dir + "/run.jsonl", 3).size(), 250u);
+    EXPECT_LT(LossesOf(dir + "/run.jsonl", 2).size(), 250u);
+    CheckServerRecords(dir + "/run.jsonl");
+    EXPECT_LT(PrintedRate(run->Stdout()),
+              1.25 * RecordedRate(dir + "/run.jsonl", 1, 1));
+  }
+}
+
+// The number of steps that a rank of a running job has recorded.
+int64_t StepsRecorded(const std::string& file, int64_t rank) {
+  int64_t steps = 0;
+  (void)VisitRecords(file, {.tolerate_torn_lines = true},
+                     [&](const Record& record) {
+                       const auto* step = std::get_if<StepRecord>(&record);
+                       steps += step != nullptr && step->rank == rank;
+                       return absl::OkStatus();
+                     });
+  return steps;
+}
+
+// Rank 1 is stopped when it has pushed and waits for the slow rank 2, so that
+// the parameters that the server then sends to it, more than the connection
+// buffers, remain half sent.
+TEST(ParameterServerTest, AWorkerKilledInTheMiddleOfAMessageIsNoticedAtOnce) {
+  const std::string record = FreshDir("half_sent") + "/run.jsonl";
+  auto run =
+      StartTrainer("parameter_server",
+                   Small({"--nproc=3", "--model=mlp", "--width=1280",
+                          "--train_size=100000", "--epochs=1", "--eval=false",
+                          "--slow_worker=2:40", "--record=" + record}));
+  ASSERT_TRUE(run->AwaitOutput("  step ", 2)) << run->Stderr();
+  const Deadline deadline(absl::Seconds(50));
+  while (StepsRecorded(record, 1) <= StepsRecorded(record, 0)) {
+    ASSERT_FALSE(deadline.passed());
+    absl::SleepFor(absl::Milliseconds(5));
+  }
+  absl::SleepFor(absl::Milliseconds(500));  // until its push has arrived
+  const std::vector<pid_t> ranks = ChildrenOf(run->pid());
+  ASSERT_EQ(ranks.size(), 3u);
+  ASSERT_EQ(kill(ranks[1], SIGSTOP), 0);
+  const auto pushed = static_cast<int>(StepsRecorded(record, 1));
+  ASSERT_TRUE(run->AwaitOutput("  step ", pushed)) << run->Stderr();
+  absl::SleepFor(absl::Milliseconds(200));
+  ASSERT_EQ(kill(ranks[1], SIGKILL), 0);
+  EXPECT_TRUE(run->AwaitError("warning: rank 1, a worker, no longer answers", 1,
+                              absl::Seconds(5)))
+      << run->Stderr();
+}
+
+TEST(ParameterServerTest, ADeadServerEndsTheJobIsNamedAndResumes) {
+  const std::string dir = FreshDir("dead_server");
+  auto run = StartTrainer("parameter_server", Saving(dir, 100000));
+  ASSERT_TRUE(run->AwaitOutput("  step ", 9)) << run->Stderr();
+  const std::vector<pid_t> ranks = ChildrenOf(run->pid());
+  ASSERT_EQ(ranks.size(), 4u);
+  ASSERT_EQ(kill(ranks[1], SIGKILL), 0);
+  EXPECT_EQ(run->Wait(), 128 + SIGKILL) << run->Stderr();
+  EXPECT_TRUE(AllGone(ranks));
+  EXPECT_THAT(run->Stderr(),
+              AllOf(ContainsRegex("rank 1 [(]process [0-9]+[)] ended with "
+                                  "signal 9 [(]Killed[)]; ending the other"),
+                    ContainsRegex("parameter_server: rank [23]: error: [^\n]*"
+                                  "rank 1 [(]dp 1[)] is dead: signal 9")));
+  const int64_t done = LossesOf(dir + "/run.jsonl", 3).rbegin()->first;
+  const Finished resumed =
+      RunTrainer("parameter_server", Saving(dir, done + 5, {"--resume"}));
+  ASSERT_EQ(resumed.code, 0) << resumed.err;
+  EXPECT_THAT(resumed.out, HasSubstr("resumed after step "));
+  EXPECT_EQ(LossesOf(dir + "/run.jsonl", 3), Undisturbed(done + 5));
+}
+
+// Rank 1 fails while the slow rank 2 has not yet come to wait for the server.
+TEST(ParameterServerTest, AStoppedServerEndsTheJobWithTheFirstWorkerThatFails) {
+  auto run = StartTrainer(
+      "parameter_server",
+      Small({"--nproc=3", "--consistency=async", "--model=mlp", "--width=1280",
+             "--train_size=100000", "--epochs=1", "--eval=false",
+             "--slow_worker=2:40", "--collective_timeout=8s"}));
+  ASSERT_TRUE(run->AwaitOutput("  step ", 2)) << run->Stderr();
+  const std::vector<pid_t> ranks = ChildrenOf(run->pid());
+  ASSERT_EQ(ranks.size(), 3u);
+  ASSERT_EQ(kill(ranks[0], SIGSTOP), 0);
+  EXPECT_EQ(run->Wait(), 1) << run->Stderr();
+  EXPECT_TRUE(AllGone(ranks));
+  EXPECT_THAT(run->Stderr(),
+              AllOf(ContainsRegex("\\[launcher\\] rank 0 [(]process [0-9]+[)] "
+                                  "is the cause: rank [12] "),
+                    Not(HasSubstr("the job continues without it"))));
+}
+
+TEST(ParameterServerTest, AJobThatIsPreemptedSavesAndGoesOn) {
+  const std::string dir = FreshDir("preempted");
+  auto run = StartTrainer("parameter_server", Saving(dir, 100000));
+  ASSERT_TRUE(run->AwaitOutput("  step ", 9)) << run->Stderr();
+  kill(run->pid(), SIGTERM);
+  EXPECT_EQ(run->Wait(), 75) << run->Stderr();
+  EXPECT_THAT(run->Stdout(),
+              HasSubstr("parameter_server: ended by a signal after step "));
+  EXPECT_THAT(run->Stderr(), Not(HasSubstr("error")));
+}
+
+TEST(ParameterServerTest, RefusesWhatItCannotDo) {
+  const std::vector<std::pair<Flags, std::string>> bad = {
+      {{"--servers=0"}, "--servers=0: must be between 1 and 1048576"},
+      {{"--servers=-1"}, "--servers=-1: must be between"},
+      {{"--nproc=2", "--servers=2"},
+       "--servers=2: leaves no worker of 2 ranks; give --nproc=3 or more"},
+      {{"--nproc=1"},
+       "--servers=1: leaves no worker of 1 rank; give --nproc=2"},
+      {{"--consistency=sync"}, "--consistency=sync: must be bsp, ssp:K"},
+      {{"--consistency=ssp:-1"}, "--consistency=ssp:-1: must be bsp, ssp:K"},
+      {{"--consistency=ssp"}, "--consistency=ssp: must be bsp, ssp:K"},
+      {{"--local_steps=0"}, "--local_steps=0: must be between 1 and"},
+      {{"--outer=adam", "--local_steps=2"},
+       "--outer=adam: must be one of average, nesterov, elastic"},
+      {{"--local_steps=4", "--checkpoint_every=6",
+        "--checkpoint_dir=" + TemporaryPath("unused")},
+       "--checkpoint_every=6: must be a multiple of --local_steps=4"},
+      {{"--outer=nesterov"}, "--outer=nesterov: needs --local_steps above 1"},
+      {{"--outer_lr=-1"}, "--outer_lr=-1: must be between 0 and 100"},
+      {{"--outer_momentum=2"}, "--outer_momentum=2: must be"},
+      {{"--bucket_mb=0"}, "--bucket_mb=0: must be"},
+      {{"--slow_worker=2"}, "--slow_worker=2: must be RANK:FACTOR"},
+      {{"--slow_worker=0:2"}, "--slow_worker=0:2: must be RANK:FACTOR"},
+      {{"--slow_worker=1:0.5"}, "--slow_worker=1:0.5: must be RANK:FACTOR"},
+      {{"--nproc=3", "--slow_worker=3:2"},
+       "--slow_worker=3:2: the job has 3 ranks, and the last one is rank 2"},
+      {{"--scale_lr_by_staleness"},
+       "--scale_lr_by_staleness: with --consistency=bsp no gradient is stale"},
+      {{"--consistency=async", "--clip_grad_norm=1"},
+       "--clip_grad_norm: servers clip the mean of all workers' gradients"},
+      {{"--backend=nccl"}, "--backend=nccl: ends all ranks when one dies"},
+      {{"--backend=fake", "--eval=false"}, "--backend=fake: pretended ranks"},
+      {{"--skip_communication"}, "--skip_communication: works with ranks"},
+      {{"--dry_run"}, "--dry_run: works with ranks that take every step"},
+      {{"--memory"}, "--memory: works with ranks that take every step"},
+      {{"--trace=/tmp/t.json"}, "--trace: works with ranks"},
+      {{"--traffic_steps=1", "--record=" + TemporaryPath("unused")},
+       "--traffic_steps: works with ranks"},
+      {{"--check_divergence_every=1"}, "--check_divergence_every: works with"},
+      {{"--precision=fp16"}, "--precision=fp16: works with ranks"}};
+  for (const auto& [flags, message] : bad) {
+    const Finished run = RunTrainer("parameter_server", flags);
+    EXPECT_EQ(run.code, 2) << flags[0] << "\n" << run.err;
+    EXPECT_THAT(run.err, HasSubstr(message));
+  }
+}
+
+}  // namespace
+}  // namespace rankwise
