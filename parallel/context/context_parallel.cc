@@ -3,30 +3,18 @@
 #include <string>
 #include <vector>
 
-#include "ATen/autocast_mode.h"
 #include "ATen/core/grad_mode.h"
-#include "ATen/ops/empty_like.h"
 #include "ATen/ops/scaled_dot_product_attention.h"
 #include "absl/strings/str_cat.h"
 #include "c10/util/Exception.h"
+#include "parallel/autograd/autocast.h"
+#include "parallel/comm/exchange.h"
 #include "parallel/context/ring.h"
 #include "parallel/context/slices.h"
 #include "parallel/context/ulysses.h"
 #include "records/text.h"
-#include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 
 namespace rankwise {
-namespace {
-
-// What at::scaled_dot_product_attention does to its arguments under autocast.
-torch::Tensor CastByAutocast(const torch::Tensor& x) {
-  const c10::DeviceType device = x.device().type();
-  if (!at::autocast::is_autocast_enabled(device)) return x;
-  return at::autocast::cached_cast(at::autocast::get_autocast_dtype(device), x,
-                                   device);
-}
-
-}  // namespace
 
 absl::Status CheckContextParallel(const SequenceShape& shape, int64_t heads,
                                   ContextMethod method, int ranks) {
@@ -65,12 +53,9 @@ torch::Tensor ContextGather(const torch::Tensor& x, int64_t dim,
   TORCH_CHECK(shape.tokens % cp.size() == 0,
               "ranks with different numbers of tokens cannot be gathered");
   const at::NoGradGuard no_grad;
-  std::vector<torch::Tensor> mine = {x.contiguous()};
-  std::vector<std::vector<torch::Tensor>> all(1);
-  for (int place = 0; place < cp.size(); ++place)
-    all[0].push_back(at::empty_like(mine[0]));
-  cp.group.process_group()->allgather(all, mine)->wait();
-  return JoinRuns(all[0], dim, shape);
+  const torch::Tensor all =
+      StartAllGather(x, cp.group, /*exposed=*/nullptr).Finish();
+  return JoinRuns(all.unbind(0), dim, shape);
 }
 
 torch::Tensor ContextAttention(const torch::Tensor& q, const torch::Tensor& k,

@@ -5,18 +5,11 @@
 #include <cstdint>
 #include <vector>
 
-#include "c10/util/intrusive_ptr.h"
+#include "parallel/comm/exchange.h"
 #include "parallel/context/context_parallel.h"
-#include "torch/csrc/autograd/custom_function.h"
-#include "torch/csrc/distributed/c10d/Work.hpp"
 #include "torch/types.h"
 
 namespace rankwise {
-
-// Keeps `cp` with an autograd function's other state for its backward.
-void SaveContext(torch::autograd::AutogradContext& ctx,
-                 const ContextParallel& cp);
-ContextParallel SavedContext(torch::autograd::AutogradContext& ctx);
 
 // Tensors that go to the next rank of the ring while others come from the
 // previous one; one pair at a time. The ranks start theirs in the same order.
@@ -24,23 +17,17 @@ class RingShift {
  public:
   // Outlived by `cp`. `tag`: differs where two are in flight at once.
   RingShift(const ContextParallel& cp, int tag) : cp_(cp), tag_(tag) {}
-  // Waits for what is still in flight, after an exception: the other ranks have
-  // started their side of it, or are gone.
-  ~RingShift();
-  RingShift(const RingShift&) = delete;
-  RingShift& operator=(const RingShift&) = delete;
 
   // Both contiguous, and not to be written to until Take.
   void Start(const torch::Tensor& sent, const torch::Tensor& received);
 
-  // `received`, when it has arrived.
+  // `received`, when it has arrived and `sent` has left.
   torch::Tensor Take();
 
  private:
   const ContextParallel& cp_;
   const int tag_;
-  torch::Tensor sent_, received_;
-  std::vector<c10::intrusive_ptr<c10d::Work>> works_;  // in flight
+  std::vector<Exchange> in_flight_;
 };
 
 // x [sum of `sends`] holds sends[i] elements for the rank in place i; returns

@@ -15,7 +15,6 @@
 #include "c10/core/Allocator.h"
 #include "c10/core/DeviceGuard.h"
 #include "c10/util/Exception.h"
-#include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 
 namespace rankwise {
 namespace {
@@ -86,16 +85,6 @@ ShardedUnit::ShardedUnit(std::string name,
   const at::NoGradGuard no_grad;
   for (const NamedTensor& parameter : parameters) Divide(parameter);
   if (config_.offload && !parameters_.empty()) MoveRowsToHost();
-}
-
-ShardedUnit::~ShardedUnit() {
-  for (Exchange* exchange : {&gather_, &reduce_}) {
-    if (exchange->work == nullptr) continue;
-    try {
-      exchange->work->wait();  // its memory is not freed under it
-    } catch (...) {            // the exception that brought us here says more
-    }
-  }
 }
 
 void ShardedUnit::Divide(const NamedTensor& parameter) {
@@ -188,68 +177,45 @@ void ShardedUnit::StartGather() {
   if (parameters_.empty()) return;
   const at::NoGradGuard no_grad;
   const auto options = parameters_[0].whole.options().requires_grad(false);
+  torch::Tensor own;  // [line_]
   if (host_rows_.defined()) {
-    gather_.input =
-        host_rows_.to(options.device(), /*non_blocking=*/true, /*copy=*/true)
-            .to(options.dtype().toScalarType());
+    own = host_rows_.to(options.device(), /*non_blocking=*/true, /*copy=*/true)
+              .to(options.dtype().toScalarType());
     host_copy_.emplace(options.device());
   } else {
-    gather_.input = at::zeros({line_}, options);
+    own = at::zeros({line_}, options);
     std::vector<torch::Tensor> parts, rows;
     for (const ShardedParameter& parameter : parameters_) {
-      parts.push_back(
-          gather_.input.narrow(0, parameter.offset, parameter.rows.numel()));
+      parts.push_back(own.narrow(0, parameter.offset, parameter.rows.numel()));
       rows.push_back(FlatView(parameter.rows));
     }
     at::_foreach_copy_(parts, rows);  // on a GPU one launch for all
   }
   if (groups_.shard.size() == 1) {
-    gather_.output = gather_.input;
-    gather_.written.emplace(options.device());
-    return;
+    gather_.emplace(own.view({1, line_}));
+  } else {
+    unsharded_.Add(groups_.shard.size() * static_cast<int64_t>(own.nbytes()));
+    gather_.emplace(StartAllGather(own, groups_.shard, &gather_wait_));
   }
-  gather_.output = at::empty({groups_.shard.size() * line_}, options);
-  unsharded_.Add(static_cast<int64_t>(gather_.output.nbytes()));
-  gather_.work = groups_.shard.process_group()->_allgather_base(gather_.output,
-                                                                gather_.input);
-}
-
-void ShardedUnit::Wait(Exchange& exchange, ExposedComm& waited) {
-  // A collective that fails is not waited for again.
-  const auto work = std::move(exchange.work);
-  if (!exchange.output.defined()) return;
-  const c10::Device device = exchange.output.device();
-  const c10::Stream stream = CurrentStream(device);
-  if (work != nullptr) {
-    waited.Wait(*work, device);
-  } else if (exchange.written.has_value()) {
-    exchange.written->Block(stream);
-  }
-  if (device.is_cpu()) return;
-  for (torch::Tensor* used : {&exchange.input, &exchange.output})
-    used->record_stream(stream);
 }
 
 void ShardedUnit::FinishGather() {
   if (state_ != State::kGathering) return;
-  Wait(gather_, gather_wait_);
+  torch::Tensor lines;  // [ranks, line_]
+  if (gather_.has_value()) lines = gather_->Finish();
   Allocate();
   // The new bytes are the parameters' own: what autograd saved is still valid.
   const at::NoGradGuard no_grad;
   const at::AutoDispatchBelowADInplaceOrView same_version;
-  const torch::Tensor lines =
-      gather_.output.defined()
-          ? gather_.output.view({groups_.shard.size(), line_})
-          : gather_.output;
   for (const ShardedParameter& parameter : parameters_) {
     ByLine(FlatView(parameter.memory), lines, parameter,
            [](const torch::Tensor& whole, const torch::Tensor& part) {
              whole.copy_(part);
            });
   }
-  if (groups_.shard.size() > 1 && gather_.output.defined())
-    unsharded_.Add(-static_cast<int64_t>(gather_.output.nbytes()));
-  gather_ = {};
+  if (groups_.shard.size() > 1 && lines.defined())
+    unsharded_.Add(-static_cast<int64_t>(lines.nbytes()));
+  gather_.reset();
   state_ = State::kWhole;
 }
 
@@ -284,7 +250,7 @@ void ShardedUnit::CountGradient(ShardedParameter& parameter) {
 }
 
 void ShardedUnit::StartReduce() {
-  TORCH_CHECK(!reduce_.input.defined(), "the gradients of ", name_,
+  TORCH_CHECK(!reduce_.has_value(), "the gradients of ", name_,
               " are being reduced already");
   if (trained() == 0) return;
   const at::NoGradGuard no_grad;
@@ -292,8 +258,8 @@ void ShardedUnit::StartReduce() {
                            .rows.options()
                            .device(parameters_[0].whole.device())
                            .requires_grad(false);
-  reduce_.input = at::zeros({groups_.shard.size(), line_}, options);
-  unsharded_.Add(static_cast<int64_t>(reduce_.input.nbytes()));
+  const torch::Tensor lines = at::zeros({groups_.shard.size(), line_}, options);
+  unsharded_.Add(static_cast<int64_t>(lines.nbytes()));
   for (ShardedParameter& parameter : parameters_) {
     parameter.counted = false;
     torch::Tensor& gradient = parameter.whole.mutable_grad();
@@ -303,34 +269,27 @@ void ShardedUnit::StartReduce() {
     torch::Tensor dense = gradient;
     if (dense.strides() != parameter.whole.strides())
       dense = at::empty_like(parameter.whole).copy_(gradient);
-    ByLine(FlatView(dense), reduce_.input, parameter,
+    ByLine(FlatView(dense), lines, parameter,
            [](const torch::Tensor& whole, const torch::Tensor& part) {
              part.copy_(whole);
            });
     if (config_.stage > 1) gradient.reset();
   }
   unsharded_.Add(-std::exchange(gradient_bytes_, 0));
-  reduce_.input = reduce_.input.view({-1});
   if (groups_.shard.size() == 1) {
-    reduce_.output = reduce_.input;
-    reduce_.written.emplace(options.device());
+    reduce_.emplace(lines.view({-1}));
   } else {
-    reduce_.output = at::empty({line_}, options);
-    reduce_.work = groups_.shard.process_group()->_reduce_scatter_base(
-        reduce_.output, reduce_.input);
+    reduce_.emplace(StartReduceScatter(lines, groups_.shard, &reduce_wait_));
   }
 }
 
 void ShardedUnit::FinishReduce() {
-  if (!reduce_.input.defined()) return;
+  if (!reduce_.has_value()) return;
   const at::NoGradGuard no_grad;
-  Wait(reduce_, reduce_wait_);
-  if (groups_.replicate.size() > 1) {
-    std::vector<torch::Tensor> sum = {reduce_.output};
-    reduce_.work = groups_.replicate.process_group()->allreduce(sum);
-    Wait(reduce_, reduce_wait_);
-  }
-  const torch::Tensor mean = reduce_.output.div_(groups_.ranks());
+  torch::Tensor sum = reduce_->Finish();
+  if (groups_.replicate.size() > 1)
+    sum = StartAllReduce(sum, groups_.replicate, &reduce_wait_).Finish();
+  const torch::Tensor mean = sum.div_(groups_.ranks());
   if (host_gradients_.defined()) {
     SetHostGradients(mean);
   } else {
@@ -338,8 +297,8 @@ void ShardedUnit::FinishReduce() {
       if (parameter.trained()) SetGradient(parameter, InLine(mean, parameter));
     }
   }
-  unsharded_.Add(-static_cast<int64_t>(reduce_.input.nbytes()));
-  reduce_ = {};
+  unsharded_.Add(-groups_.shard.size() * static_cast<int64_t>(mean.nbytes()));
+  reduce_.reset();
 }
 
 void ShardedUnit::SetGradient(ShardedParameter& parameter,

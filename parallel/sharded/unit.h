@@ -18,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-#include "c10/util/intrusive_ptr.h"
+#include "parallel/comm/exchange.h"
 #include "parallel/comm/exposed_comm.h"
 #include "parallel/ddp/model_state.h"
 #include "parallel/device/device_event.h"
@@ -52,7 +52,6 @@ class ShardedUnit {
   ShardedUnit(std::string name, const std::vector<NamedTensor>& parameters,
               const ShardingGroups& groups, const ShardingConfig& config,
               UnshardedBytes& unsharded);
-  ~ShardedUnit();
   ShardedUnit(const ShardedUnit&) = delete;
 
   const std::string& name() const { return name_; }
@@ -93,19 +92,10 @@ class ShardedUnit {
 
  private:
   enum class State { kSharded, kGathering, kWhole };
-  struct Exchange {
-    torch::Tensor input, output;
-    c10::intrusive_ptr<c10d::Work> work;  // null if none is under way
-    // Recorded after the output was written, if no other rank takes part.
-    std::optional<DeviceEvent> written;
-  };
 
   void Divide(const NamedTensor& parameter);
   void Allocate();
   static void Free(ShardedParameter& parameter);
-  // Makes the current stream wait, which may differ from the stream that
-  // started the exchange: in a pipeline each stage has its own.
-  void Wait(Exchange& exchange, ExposedComm& waited);
   void SetGradient(ShardedParameter& parameter, const torch::Tensor& mean);
   void MoveRowsToHost();
   void SetHostGradients(const torch::Tensor& mean);
@@ -124,8 +114,10 @@ class ShardedUnit {
   torch::Tensor host_rows_, host_gradients_;
   std::optional<DeviceEvent> host_copy_;  // recorded after the last copy
   State state_ = State::kSharded;
-  Exchange gather_, reduce_;
   ExposedComm gather_wait_, reduce_wait_;
+  // Each under way; finished on a stream that may differ from the one that
+  // started it: in a pipeline each stage has its own.
+  std::optional<Exchange> gather_, reduce_;
 };
 
 // A model's units, for UnitOrder.

@@ -4,32 +4,22 @@
 #include <utility>
 #include <vector>
 
-#include "ATen/autocast_mode.h"
 #include "ATen/ops/empty.h"
 #include "ATen/ops/linear.h"
 #include "ATen/ops/mm.h"
 #include "c10/util/Exception.h"
+#include "parallel/autograd/autocast.h"
+#include "parallel/autograd/kept_value.h"
 #include "parallel/autograd/once_differentiable.h"
-#include "parallel/tensor/exchange.h"
+#include "parallel/comm/exchange.h"
+#include "parallel/tensor/parts.h"
 #include "torch/csrc/autograd/custom_function.h"
 
 namespace rankwise {
 namespace {
 
-using tensor::Exchange;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
-
-// In the dtype in which at::linear would take `x`, which may be undefined.
-// Outside of the functions below, whose gradients then go back through the
-// cast.
-torch::Tensor ForLinear(const torch::Tensor& x) {
-  if (!x.defined()) return x;
-  const c10::DeviceType device = x.device().type();
-  if (!at::autocast::is_autocast_enabled(device)) return x;
-  return at::autocast::cached_cast(at::autocast::get_autocast_dtype(device), x,
-                                   device);
-}
 
 // [..., features] to [rows, features].
 torch::Tensor Rows(const torch::Tensor& x) {
@@ -52,7 +42,7 @@ std::vector<Exchange> StartGathers(const torch::Tensor& x,
                                    const TensorParallel& tp) {
   std::vector<Exchange> pieces;
   for (const torch::Tensor& piece : x.chunk(tp.overlap_pieces, 1))
-    pieces.push_back(tensor::StartAllGather(piece, tp));
+    pieces.push_back(StartAllGather(piece, tp.group, tp.exposed));
   return pieces;
 }
 
@@ -80,7 +70,7 @@ class ColumnFunction : public OnceDifferentiable<ColumnFunction> {
                                const std::optional<torch::Tensor>& bias,
                                int64_t tokens, const TensorParallel& tp) {
     ctx->save_for_backward({x, weight, *bias});
-    tensor::Keep(*ctx, tp);
+    KeepValue(*ctx, tp);
     if (!tp.sequence_parallel) return at::linear(x, weight, bias);
     std::vector<torch::Tensor> products;
     for (Exchange& piece : StartGathers(x, tp))
@@ -92,20 +82,21 @@ class ColumnFunction : public OnceDifferentiable<ColumnFunction> {
   // what pads them has a gradient of zero, and adds nothing to the weight's.
   static variable_list Gradients(AutogradContext* ctx,
                                  const variable_list& gradients) {
-    const TensorParallel tp = tensor::Kept(*ctx);
+    const TensorParallel& tp = KeptValue<TensorParallel>(*ctx);
     const variable_list saved = ctx->get_saved_variables();
     const torch::Tensor &x = saved[0], &weight = saved[1];
     const Needs needs(*ctx, saved);
     std::optional<Exchange> gather, sum;
     if (tp.sequence_parallel && needs.weight)
-      gather.emplace(tensor::StartAllGather(x, tp));
+      gather.emplace(StartAllGather(x, tp.group, tp.exposed));
     const torch::Tensor dy = tp.sequence_parallel
                                  ? tensor::Stack(gradients[0], /*dim=*/1, tp)
                                  : gradients[0];
     if (needs.x) {
       const torch::Tensor dx = Product(dy, weight);
-      sum.emplace(tp.sequence_parallel ? tensor::StartReduceScatter(dx, tp)
-                                       : tensor::StartAllReduce(dx, tp));
+      sum.emplace(tp.sequence_parallel
+                      ? StartReduceScatter(dx, tp.group, tp.exposed)
+                      : StartAllReduce(dx, tp.group, tp.exposed));
     }
     torch::Tensor dweight, dbias;
     if (needs.bias) dbias = Rows(dy).sum(0);
@@ -125,7 +116,7 @@ class RowFunction : public OnceDifferentiable<RowFunction> {
                                const std::optional<torch::Tensor>& bias,
                                const TensorParallel& tp) {
     ctx->save_for_backward({x, weight, *bias});
-    tensor::Keep(*ctx, tp);
+    KeepValue(*ctx, tp);
     torch::Tensor y =
         tp.sequence_parallel ? PartOfSum(x, weight, tp) : Sum(x, weight, tp);
     if (bias->defined()) y.add_(*bias);
@@ -134,7 +125,7 @@ class RowFunction : public OnceDifferentiable<RowFunction> {
 
   static variable_list Gradients(AutogradContext* ctx,
                                  const variable_list& gradients) {
-    const TensorParallel tp = tensor::Kept(*ctx);
+    const TensorParallel& tp = KeptValue<TensorParallel>(*ctx);
     const variable_list saved = ctx->get_saved_variables();
     const torch::Tensor &x = saved[0], &weight = saved[1], &dy = gradients[0];
     const Needs needs(*ctx, saved);
@@ -173,7 +164,7 @@ class RowFunction : public OnceDifferentiable<RowFunction> {
     std::vector<Exchange> sums;
     for (size_t i = 0; i < inputs.size(); ++i) {
       at::mm_out(outputs[i], inputs[i], weight.t());
-      sums.push_back(tensor::StartAllReduce(outputs[i], tp));
+      sums.push_back(StartAllReduce(outputs[i], tp.group, tp.exposed));
     }
     FinishAll(std::move(sums));
     return y;
@@ -187,7 +178,7 @@ class RowFunction : public OnceDifferentiable<RowFunction> {
     std::vector<Exchange> sums;
     for (const torch::Tensor& piece : stacked.chunk(tp.overlap_pieces, 2)) {
       sums.push_back(
-          tensor::StartReduceScatter(Product(piece, weight.t()), tp));
+          StartReduceScatter(Product(piece, weight.t()), tp.group, tp.exposed));
     }
     return tensor::Join(FinishAll(std::move(sums)), /*dim=*/1);
   }
@@ -205,8 +196,9 @@ torch::Tensor ColumnParallelLinear(const torch::Tensor& x,
               "sequence parallelism divides ", tokens,
               " tokens into parts [B, ", PartSize(tokens, tp),
               ", features]; got ", x.sizes());
-  return ColumnFunction::apply(ForLinear(x), ForLinear(weight),
-                               std::optional(ForLinear(bias)), tokens, tp);
+  // Outside of the functions, whose gradients go back through the cast.
+  return ColumnFunction::apply(CastByAutocast(x), CastByAutocast(weight),
+                               std::optional(CastByAutocast(bias)), tokens, tp);
 }
 
 torch::Tensor RowParallelLinear(const torch::Tensor& x,
@@ -214,8 +206,8 @@ torch::Tensor RowParallelLinear(const torch::Tensor& x,
                                 const torch::Tensor& bias,
                                 const TensorParallel& tp) {
   if (tp.size() == 1) return at::linear(x, weight, bias);
-  return RowFunction::apply(ForLinear(x), ForLinear(weight),
-                            std::optional(ForLinear(bias)), tp);
+  return RowFunction::apply(CastByAutocast(x), CastByAutocast(weight),
+                            std::optional(CastByAutocast(bias)), tp);
 }
 
 }  // namespace rankwise

@@ -5,13 +5,13 @@
 #include <vector>
 
 #include "ATen/core/grad_mode.h"
-#include "ATen/core/ivalue.h"
 #include "ATen/ops/constant_pad_nd.h"
 #include "absl/strings/str_cat.h"
 #include "c10/core/WrapDimMinimal.h"
-#include "c10/util/intrusive_ptr.h"
+#include "parallel/autograd/kept_value.h"
 #include "parallel/autograd/once_differentiable.h"
-#include "parallel/tensor/exchange.h"
+#include "parallel/comm/exchange.h"
+#include "parallel/tensor/parts.h"
 #include "records/text.h"
 #include "torch/csrc/autograd/custom_function.h"
 
@@ -38,7 +38,8 @@ torch::Tensor Itself(const torch::Tensor& x, const Division&,
 
 torch::Tensor Sum(const torch::Tensor& x, const Division&,
                   const TensorParallel& tp) {
-  return tensor::StartAllReduce(x.clone(at::MemoryFormat::Contiguous), tp)
+  return StartAllReduce(x.clone(at::MemoryFormat::Contiguous), tp.group,
+                        tp.exposed)
       .Finish();
 }
 
@@ -55,17 +56,18 @@ torch::Tensor Part(const torch::Tensor& x, const Division& division,
 
 torch::Tensor Gathered(const torch::Tensor& x, const Division& division,
                        const TensorParallel& tp) {
-  return tensor::Unstack({tensor::StartAllGather(x, tp).Finish()}, division.dim,
-                         division.size);
+  return tensor::Unstack({StartAllGather(x, tp.group, tp.exposed).Finish()},
+                         division.dim, division.size);
 }
 
 torch::Tensor PartOfSum(const torch::Tensor& x, const Division& division,
                         const TensorParallel& tp) {
-  return tensor::StartReduceScatter(tensor::Stack(x, division.dim, tp), tp)
+  return StartReduceScatter(tensor::Stack(x, division.dim, tp), tp.group,
+                            tp.exposed)
       .Finish();
 }
 
-struct Region : torch::CustomClassHolder {
+struct Region {
   Change forward = nullptr;
   Change backward = nullptr;
   Division division;
@@ -76,19 +78,17 @@ class RegionFunction : public OnceDifferentiable<RegionFunction> {
   static constexpr char kName[] = "a region of tensor parallelism";
 
   static torch::Tensor forward(AutogradContext* ctx, const torch::Tensor& x,
-                               const c10::intrusive_ptr<Region>& region,
-                               const TensorParallel& tp) {
-    tensor::Keep(*ctx, tp);
-    ctx->saved_data["region"] = c10::IValue::make_capsule(region);
-    return region->forward(x, region->division, tp);
+                               const Region& region, const TensorParallel& tp) {
+    KeepValue(*ctx, tp);
+    KeepValue(*ctx, region);
+    return region.forward(x, region.division, tp);
   }
 
   static variable_list Gradients(AutogradContext* ctx,
                                  const variable_list& gradients) {
-    const TensorParallel tp = tensor::Kept(*ctx);
-    const auto region = c10::static_intrusive_pointer_cast<Region>(
-        ctx->saved_data["region"].toCapsule());
-    return {region->backward(gradients[0], region->division, tp),
+    const Region& region = KeptValue<Region>(*ctx);
+    return {region.backward(gradients[0], region.division,
+                            KeptValue<TensorParallel>(*ctx)),
             torch::Tensor(), torch::Tensor()};
   }
 };
@@ -96,12 +96,9 @@ class RegionFunction : public OnceDifferentiable<RegionFunction> {
 torch::Tensor Apply(Change forward, Change backward, const torch::Tensor& x,
                     const Division& division, const TensorParallel& tp) {
   if (tp.size() == 1) return x;
-  auto region = c10::make_intrusive<Region>();
-  region->forward = forward;
-  region->backward = backward;
-  region->division = {c10::maybe_wrap_dim(division.dim, x.dim()),
-                      division.size};
-  return RegionFunction::apply(x, region, tp);
+  const Division wrapped = {c10::maybe_wrap_dim(division.dim, x.dim()),
+                            division.size};
+  return RegionFunction::apply(x, Region{forward, backward, wrapped}, tp);
 }
 
 }  // namespace

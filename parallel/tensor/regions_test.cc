@@ -15,8 +15,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "parallel/comm/communicator.h"
+#include "parallel/comm/exchange.h"
 #include "parallel/comm/test_ranks.h"
-#include "parallel/tensor/exchange.h"
 #include "torch/csrc/autograd/autograd.h"
 
 namespace rankwise {
@@ -158,10 +158,9 @@ TEST(RegionsTest, RefuseASecondDerivative) {
 
 TEST(RegionsTest, AnExchangeIsOverWhenAnExceptionLeavesIt) {
   OnRanks(2, [](Communicator& comm) {
-    const TensorParallel tp{.group = comm.world()};
     const torch::Tensor x = at::full({1 << 20}, 1.0);
     EXPECT_EQ(ErrorOf([&] {
-                const tensor::Exchange sum = tensor::StartAllReduce(x, tp);
+                const Exchange sum = StartAllReduce(x, comm.world(), nullptr);
                 throw std::runtime_error("out of memory");
               }),
               "out of memory");

@@ -8,7 +8,7 @@
 #include "ATen/ops/embedding.h"
 #include "ATen/ops/stack.h"
 #include "parallel/autograd/once_differentiable.h"
-#include "parallel/tensor/exchange.h"
+#include "parallel/comm/exchange.h"
 #include "torch/csrc/autograd/custom_function.h"
 
 namespace rankwise {
@@ -49,16 +49,16 @@ class CrossEntropyFunction : public OnceDifferentiable<CrossEntropyFunction> {
         std::clamp<int64_t>(vocabulary - tp.place() * columns, 0, columns);
     x.narrow(1, used, columns - used)
         .fill_(-std::numeric_limits<double>::infinity());
-    x.sub_(tensor::StartAllReduce(x.amax(1, /*keepdim=*/true), tp,
-                                  c10d::ReduceOp::MAX)
+    x.sub_(StartAllReduce(x.amax(1, /*keepdim=*/true), tp.group, tp.exposed,
+                          c10d::ReduceOp::MAX)
                .Finish());
     const OwnEntries own(target.reshape({-1, 1}), columns, tp);
     const torch::Tensor of_target =
         x.gather(1, own.index).masked_fill_(own.elsewhere, 0);
     x.exp_();
     const torch::Tensor sums =
-        tensor::StartAllReduce(
-            at::stack({x.sum(1, /*keepdim=*/true), of_target}), tp)
+        StartAllReduce(at::stack({x.sum(1, /*keepdim=*/true), of_target}),
+                       tp.group, tp.exposed)
             .Finish();
     x.div_(sums[0]);
     ctx->save_for_backward({x, own.index, own.elsewhere});

@@ -1,0 +1,29 @@
+// What autocast, where it is enabled, does to a tensor.
+#ifndef RANKWISE_PARALLEL_AUTOGRAD_AUTOCAST_H_
+#define RANKWISE_PARALLEL_AUTOGRAD_AUTOCAST_H_
+
+#include "ATen/autocast_mode.h"
+#include "ATen/core/Tensor.h"
+
+namespace rankwise {
+
+// The type in which at::linear and other products take `x`.
+inline at::ScalarType AutocastType(const at::Tensor& x) {
+  const c10::DeviceType device = x.device().type();
+  return at::autocast::is_autocast_enabled(device)
+             ? at::autocast::get_autocast_dtype(device)
+             : x.scalar_type();
+}
+
+// `x`, which may be undefined, in that type. Differentiable; a parameter is
+// cast once.
+inline at::Tensor CastByAutocast(const at::Tensor& x) {
+  if (!x.defined()) return x;
+  const c10::DeviceType device = x.device().type();
+  if (!at::autocast::is_autocast_enabled(device)) return x;
+  return at::autocast::cached_cast(AutocastType(x), x, device);
+}
+
+}  // namespace rankwise
+
+#endif  // RANKWISE_PARALLEL_AUTOGRAD_AUTOCAST_H_

@@ -1,0 +1,36 @@
+// What an autograd function leaves for its backward and is no tensor.
+#ifndef RANKWISE_PARALLEL_AUTOGRAD_KEPT_VALUE_H_
+#define RANKWISE_PARALLEL_AUTOGRAD_KEPT_VALUE_H_
+
+#include <typeinfo>
+#include <utility>
+
+#include "ATen/core/ivalue.h"
+#include "c10/util/intrusive_ptr.h"
+#include "torch/csrc/autograd/custom_function.h"
+
+namespace rankwise {
+
+template <typename T>
+struct ValueHolder : torch::CustomClassHolder {
+  explicit ValueHolder(T any_value) : value(std::move(any_value)) {}
+  const T value;
+};
+
+// Keeps a value with the function's other state; one of each type.
+template <typename T>
+void KeepValue(torch::autograd::AutogradContext& ctx, T value) {
+  ctx.saved_data[typeid(T).name()] = c10::IValue::make_capsule(
+      c10::make_intrusive<ValueHolder<T>>(std::move(value)));
+}
+
+// That value, which lives as long as `ctx`.
+template <typename T>
+const T& KeptValue(const torch::autograd::AutogradContext& ctx) {
+  const auto holder = ctx.saved_data.at(typeid(T).name()).toCapsule();
+  return static_cast<const ValueHolder<T>&>(*holder).value;
+}
+
+}  // namespace rankwise
+
+#endif  // RANKWISE_PARALLEL_AUTOGRAD_KEPT_VALUE_H_
