@@ -1,7 +1,6 @@
 #include "trainers/layers/attention.h"
 
 #include <ATen/Parallel.h>
-#include <ATen/autocast_mode.h>
 #include <ATen/native/CPUBlas.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
@@ -13,6 +12,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "parallel/autograd/autocast.h"
 #include "parallel/autograd/once_differentiable.h"
 #include "trainers/layers/values.h"
 #include "trainers/layers/vector_loops.h"
@@ -460,17 +460,12 @@ bool HasProductsOf(at::ScalarType type) {
   return type == at::kBFloat16 && has;
 }
 
-bool AutocastAsksForAnother(at::ScalarType type) {
-  return at::autocast::is_autocast_enabled(at::kCPU) &&
-         at::autocast::get_autocast_dtype(at::kCPU) != type;
-}
-
 }  // namespace
 
 bool HasSelfAttention(const torch::Tensor& qkv, int64_t heads) {
   return qkv.is_cpu() && qkv.is_contiguous() && qkv.dim() == 3 &&
          qkv.size(2) % (3 * heads * 2) == 0 &&
-         !AutocastAsksForAnother(qkv.scalar_type()) &&
+         AutocastType(qkv) == qkv.scalar_type() &&
          HasProductsOf(qkv.scalar_type());
 }
 

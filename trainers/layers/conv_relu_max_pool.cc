@@ -1,7 +1,6 @@
 #include "trainers/layers/conv_relu_max_pool.h"
 
 #include <ATen/Parallel.h>
-#include <ATen/autocast_mode.h>
 #include <ATen/ops/conv2d.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
@@ -10,6 +9,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "parallel/autograd/autocast.h"
 #include "parallel/autograd/once_differentiable.h"
 #include "trainers/layers/conv_pairs.h"
 #include "trainers/layers/conv_rows.h"
@@ -90,13 +90,6 @@ void RunFor(c10::ScalarType type, bool bf16_pairs, const Run& run) {
   bf16_pairs ? run(Bf16Pairs()) : run(Bf16());
 }
 
-// What at::conv2d computes in.
-c10::ScalarType ComputeType(const torch::Tensor& x) {
-  return at::autocast::is_autocast_enabled(at::kCPU)
-             ? at::autocast::get_autocast_dtype(at::kCPU)
-             : x.scalar_type();
-}
-
 class ConvReluMaxPoolFunction
     : public OnceDifferentiable<ConvReluMaxPoolFunction> {
  public:
@@ -105,7 +98,7 @@ class ConvReluMaxPoolFunction
   static torch::Tensor forward(AutogradContext* ctx, const torch::Tensor& x,
                                const torch::Tensor& weight,
                                const torch::Tensor& bias, bool bf16_pairs) {
-    const c10::ScalarType type = ComputeType(x);
+    const c10::ScalarType type = AutocastType(x);
     const ConvShape shape = ShapeOf(x);
     const torch::Tensor in =
         x.to(type).contiguous(at::MemoryFormat::ChannelsLast);
@@ -165,7 +158,7 @@ bool RunsHere(const torch::Tensor& x, const torch::Tensor& weight) {
   if (!x.is_cpu() || x.dim() != 4 || x.requires_grad() ||
       x.scalar_type() != at::kFloat)
     return false;
-  const c10::ScalarType type = ComputeType(x);
+  const c10::ScalarType type = AutocastType(x);
   return (type == at::kFloat || type == at::kBFloat16) &&
          weight.sizes().slice(1) == at::IntArrayRef{kIn, kKernel, kKernel} &&
          weight.size(0) == kChannels && x.size(1) == kIn &&

@@ -10,6 +10,7 @@
 #include <optional>
 #include <string_view>
 
+#include "parallel/autograd/autocast.h"
 #include "parallel/autograd/once_differentiable.h"
 #include "trainers/layers/linear_bf16.h"
 
@@ -72,9 +73,8 @@ class LinearFunction : public OnceDifferentiable<LinearFunction> {
 
 bool RunsInFp32(const torch::Tensor& x, const torch::Tensor& weight) {
   return x.is_cpu() && x.dim() == 2 && x.scalar_type() == at::kFloat &&
-         weight.scalar_type() == at::kFloat && at::hasMKLDNN() &&
-         at::globalContext().userEnabledMkldnn() &&
-         !at::autocast::is_autocast_enabled(at::kCPU);
+         AutocastType(x) == at::kFloat && weight.scalar_type() == at::kFloat &&
+         at::hasMKLDNN() && at::globalContext().userEnabledMkldnn();
 }
 
 bool RunsInBf16(const torch::Tensor& x, const torch::Tensor& weight,
@@ -83,7 +83,7 @@ bool RunsInBf16(const torch::Tensor& x, const torch::Tensor& weight,
          weight.is_contiguous() && bias.defined() &&
          bias.scalar_type() == at::kFloat &&
          at::autocast::is_autocast_enabled(at::kCPU) &&
-         at::autocast::get_autocast_dtype(at::kCPU) == at::kBFloat16 &&
+         AutocastType(x) == at::kBFloat16 &&
          Bf16LinearSavesTime(x.size(0), x.size(1), weight.size(0));
 }
 
