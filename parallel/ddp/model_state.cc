@@ -12,7 +12,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "parallel/comm/communicator.h"
+#include "parallel/comm/gather.h"
+#include "parallel/comm/group.h"
 #include "third_party/absl/status_macros.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 #include "torch/csrc/distributed/c10d/comm.hpp"
@@ -48,24 +49,7 @@ bool HasSparseGradient(const Module& module) {
   return bag != nullptr && bag->options.sparse();
 }
 
-// Every rank's `tensor` of the CPU, by place in the group; shapes must agree.
-absl::StatusOr<std::vector<torch::Tensor>> Gather(const torch::Tensor& tensor,
-                                                  const Group& group) {
-  if (group.process_group() == nullptr)
-    return std::vector<torch::Tensor>{tensor};
-  try {
-    std::vector<torch::Tensor> mine{tensor.to(group.communicator()->device())};
-    std::vector<std::vector<torch::Tensor>> all(1);
-    for (int place = 0; place < group.size(); ++place)
-      all[0].push_back(at::empty_like(mine[0]));
-    group.process_group()->allgather(all, mine)->wait();
-    for (torch::Tensor& other : all[0]) other = other.cpu();
-    return std::move(all[0]);
-  } catch (const std::exception& error) {
-    return group.communicator()->ExplainFailure("comparing the ranks' models",
-                                                error);
-  }
-}
+constexpr char kComparing[] = "comparing the ranks' models";
 
 std::string Form(const torch::Tensor& tensor) {
   std::string form = absl::StrCat(c10::toString(tensor.scalar_type()), " [",
@@ -101,7 +85,7 @@ absl::StatusOr<std::vector<std::string>> ExchangeIfDifferent(
   const torch::Tensor summary =
       torch::tensor({static_cast<int64_t>(own.size()), hash}, torch::kLong);
   ASSIGN_OR_RETURN(std::vector<torch::Tensor> summaries,
-                   Gather(summary, group));
+                   GatherToHost(summary, group, kComparing));
   std::vector<std::string> texts;
   int64_t longest = 0;
   bool equal = true;
@@ -115,7 +99,8 @@ absl::StatusOr<std::vector<std::string>> ExchangeIfDifferent(
   padded.resize(longest, '\n');
   ASSIGN_OR_RETURN(
       std::vector<torch::Tensor> all,
-      Gather(at::from_blob(padded.data(), {longest}, torch::kByte), group));
+      GatherToHost(at::from_blob(padded.data(), {longest}, torch::kByte), group,
+                   kComparing));
   for (const torch::Tensor& text : all)
     texts.emplace_back(static_cast<const char*>(text.const_data_ptr()),
                        longest);
@@ -250,8 +235,9 @@ absl::Status CheckDivergence(const Module& module, const Group& group) {
   std::vector<int64_t> hashes;
   for (const NamedTensor& item : parameters)
     hashes.push_back(static_cast<int64_t>(FingerprintTensor(item.tensor)));
-  ASSIGN_OR_RETURN(std::vector<torch::Tensor> all,
-                   Gather(torch::tensor(hashes, torch::kLong), group));
+  ASSIGN_OR_RETURN(
+      std::vector<torch::Tensor> all,
+      GatherToHost(torch::tensor(hashes, torch::kLong), group, kComparing));
   for (size_t i = 0; i < parameters.size(); ++i) {
     std::vector<int64_t> values;
     for (const torch::Tensor& row : all)
