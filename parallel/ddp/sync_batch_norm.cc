@@ -21,6 +21,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "c10/util/Exception.h"
+#include "parallel/autograd/once_differentiable.h"
 #include "torch/csrc/autograd/custom_function.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 #include "torch/nn/functional/batchnorm.h"
@@ -134,9 +135,10 @@ at::MemoryFormat FormatOf(const at::Tensor& x) {
   return at::MemoryFormat::Contiguous;
 }
 
-class SyncBatchNormFunction
-    : public torch::autograd::Function<SyncBatchNormFunction> {
+class SyncBatchNormFunction : public OnceDifferentiable<SyncBatchNormFunction> {
  public:
+  static constexpr char kName[] = "SyncBatchNorm";
+
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& any_x,
                             const std::optional<at::Tensor>& any_weight,
                             const std::optional<at::Tensor>& any_bias,
@@ -152,11 +154,8 @@ class SyncBatchNormFunction
     return Normalize(x, weight, bias, moments);
   }
 
-  static variable_list backward(AutogradContext* ctx,
-                                const variable_list& gradients) {
-    TORCH_CHECK(!at::GradMode::is_enabled(),
-                "SyncBatchNorm has no second derivative; call backward without "
-                "create_graph");
+  static variable_list Gradients(AutogradContext* ctx,
+                                 const variable_list& gradients) {
     const variable_list saved = ctx->get_saved_variables();
     const at::Tensor &x = saved[0], &weight = saved[1];
     const BatchMoments moments{saved[2], saved[3], saved[4], saved[5]};
