@@ -17,9 +17,7 @@ TEST(ProfileLayers, TimesEveryLayerAndLeavesTheModelAsItWas) {
   const ModelSpec spec = *MakeModelSpec({.name = "mlp", .width = 16});
   const auto model = std::make_shared<Model>(spec);
   const Objective objective(model, spec.loss, Precision::kFp32, torch::kCPU);
-  NamedTensors parameters;
-  for (const auto& entry : model->named_parameters())
-    parameters.emplace_back(entry.key(), entry.value());
+  const NamedTensors parameters = TrainableParameters(*model);
   auto optimizer = MakeOptimizer(parameters, {.name = "sgd"});
   ASSERT_TRUE(optimizer.ok());
   const torch::Tensor before = parameters[0].second.detach().clone();
@@ -50,6 +48,25 @@ TEST(ProfileLayers, TimesEveryLayerAndLeavesTheModelAsItWas) {
   EXPECT_TRUE(before.equal(parameters[0].second));
   // Runs its layers at once again.
   EXPECT_EQ(model->Forward(batch.data).size(1), 10);
+}
+
+TEST(ProfileLayers, TokensHaveNoGradient) {
+  const ModelSpec spec =
+      *MakeModelSpec({.name = "gpt", .depth = 1, .width = 32});
+  const auto model = std::make_shared<Model>(spec);
+  const Objective objective(model, spec.loss, Precision::kFp32, torch::kCPU);
+  auto optimizer = MakeOptimizer(TrainableParameters(*model), {.name = "sgd"});
+  ASSERT_TRUE(optimizer.ok());
+  const torch::Tensor tokens =
+      at::randint(256, {2, spec.example_shape[0]}, at::kLong);
+  const std::vector<LayerRecord> layers =
+      ProfileLayers({spec, *model, objective, **optimizer}, {tokens, tokens},
+                    {.warmup_passes = 0, .passes = 1});
+  ASSERT_EQ(layers.size(), 4u);
+  for (const LayerRecord& layer : layers)
+    EXPECT_GT(layer.backward_seconds[0], 0) << layer.name;
+  for (const torch::Tensor& parameter : model->parameters())
+    EXPECT_FALSE(parameter.grad().defined());
 }
 
 TEST(RooflineOf, TheSlowerOfComputingAndMemoryBounds) {

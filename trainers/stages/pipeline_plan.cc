@@ -1,9 +1,7 @@
 #include "trainers/stages/pipeline_plan.h"
 
 #include <ATen/Context.h>
-#include <ATen/ops/ones_like.h>
 #include <ATen/ops/tensor.h>
-#include <c10/util/Exception.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -21,16 +19,16 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "parallel/clock/steady_time.h"
 #include "parallel/comm/communicator.h"
-#include "parallel/device/device_event.h"
 #include "parallel/device/device_facts.h"
 #include "parallel/pipeline/engine/transport.h"
 #include "parallel/pipeline/simulation/simulate.h"
 #include "records/text.h"
 #include "third_party/absl/status_macros.h"
 #include "trainers/loop/objective.h"
+#include "trainers/loop/optimizer.h"
 #include "trainers/loop/training_data.h"
+#include "trainers/profile/layer_profile.h"
 
 namespace rankwise {
 namespace {
@@ -69,34 +67,6 @@ double Cost(const LayerSpec& layer, const std::string& split) {
   return split == "flops" ? layer.flops : 1;
 }
 
-// The time once the device has finished all work that it was given.
-double SecondsWhenIdle(c10::Device device) {
-  SynchronizeDevice(device);
-  return SteadySeconds();
-}
-
-// Profiles layer `layer` on `input`; sets `output` to what comes out, detached.
-LayerProfile ProfileLayer(Model& model, size_t layer,
-                          const torch::Tensor& input, int repetitions,
-                          torch::Tensor* output) {
-  std::vector<double> forward, backward;
-  for (int i = -1; i < repetitions; ++i) {
-    torch::Tensor x = input.detach();
-    // As in training, without a gradient for the model's own input.
-    x.requires_grad_(layer > 0);
-    const double start = SecondsWhenIdle(x.device());
-    const torch::Tensor y = model.Forward(x, {layer, layer + 1});
-    const double middle = SecondsWhenIdle(y.device());
-    if (y.requires_grad()) y.backward(at::ones_like(y));
-    const double end = SecondsWhenIdle(y.device());
-    if (i < 0) continue;
-    forward.push_back(middle - start);
-    backward.push_back(y.requires_grad() ? end - middle : 0);
-    *output = y.detach();
-  }
-  return {Median(forward), Median(backward)};
-}
-
 std::string Names(const ModelSpec& spec, const LayerRange& stage) {
   const std::string& first = spec.layers[stage.begin].name;
   const std::string& last = spec.layers[stage.end - 1].name;
@@ -117,11 +87,22 @@ absl::StatusOr<std::vector<LayerProfile>> ProfileModel(
   data.train.loader->StartEpoch(1);
   ASSIGN_OR_RETURN(std::optional<Batch> batch, data.train.loader->Next());
   at::manual_seed(config.seed);
-  Model model(spec);
-  ToChannelsLast(model);
-  model.to(device);
-  AutocastScope autocast(config.precision, device.type());
-  return ProfileLayers(model, batch->data, kRepetitions);
+  const auto model = std::make_shared<Model>(spec);
+  ToChannelsLast(*model);
+  model->to(device);
+  const Objective objective(model, spec.loss, config.precision, device);
+  ASSIGN_OR_RETURN(const std::unique_ptr<Optimizer> optimizer,
+                   MakeOptimizer(TrainableParameters(*model), {.name = "sgd"}));
+  std::vector<LayerProfile> profile;
+  for (const LayerRecord& layer :
+       ProfileLayers({spec, *model, objective, *optimizer}, *batch,
+                     {.warmup_passes = 1,
+                     .passes = kRepetitions,
+                     .precision = config.precision})) {
+    profile.push_back(
+        {Median(layer.forward_seconds), Median(layer.backward_seconds)});
+  }
+  return profile;
 }
 
 // The first rank's `seconds`, one per layer; from other ranks they are not
@@ -200,21 +181,6 @@ absl::StatusOr<std::vector<LayerRange>> SplitModel(
   return absl::Status(
       cuts.status().code(),
       absl::StrCat("--split=", split, ": ", cuts.status().message()));
-}
-
-std::vector<LayerProfile> ProfileLayers(Model& model,
-                                        const torch::Tensor& batch,
-                                        int repetitions) {
-  TORCH_CHECK(repetitions >= 1, "ProfileLayers: repetitions must be >= 1");
-  std::vector<LayerProfile> profiles;
-  torch::Tensor x = batch;
-  for (size_t layer = 0; layer < model.num_layers(); ++layer) {
-    torch::Tensor output;
-    profiles.push_back(ProfileLayer(model, layer, x, repetitions, &output));
-    x = output;
-  }
-  model.zero_grad(/*set_to_none=*/true);
-  return profiles;
 }
 
 int64_t OutputBytes(const ModelSpec& spec, const LayerRange& stage,

@@ -63,13 +63,6 @@ struct LayerProfile {
   double backward_seconds = 0;  // of input and weights; 0 without either
 };
 
-// Runs each layer `repetitions` (>= 1) times, forward and backward, after one
-// run that is not counted, on `batch`, the model's input on its device. Clears
-// the gradients. Throws what torch throws.
-std::vector<LayerProfile> ProfileLayers(Model& model,
-                                        const torch::Tensor& batch,
-                                        int repetitions);
-
 // The size of the output of `stage` for `examples` examples.
 int64_t OutputBytes(const ModelSpec& spec, const LayerRange& stage,
                     int64_t examples, torch::ScalarType type = torch::kFloat);

@@ -1,7 +1,5 @@
 #include "trainers/stages/pipeline_plan.h"
 
-#include <ATen/ops/randint.h>
-#include <ATen/ops/randn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -135,36 +133,6 @@ TEST(PipelinePlanTest, PlansAgainForWhatWasMeasured) {
 
   EXPECT_THAT(*plan->PlanAgain(6, costs), HasSubstr("no other plan is faster"));
   EXPECT_EQ((*plan->ScheduleFor(kMicroBatches))->actions, after.actions);
-}
-
-TEST(ProfileTest, MeasuresEveryLayer) {
-  const ModelSpec spec = *MakeModelSpec({.name = "mp_mlp"});
-  Model model(spec);
-  const auto profile = ProfileLayers(model, at::randn({64, 1024}), 3);
-  ASSERT_EQ(profile.size(), 3u);
-  for (const LayerProfile& layer : profile) {
-    EXPECT_GT(layer.forward_seconds, 0);
-    EXPECT_GT(layer.backward_seconds, 0);
-  }
-  for (const torch::Tensor& parameter : model.parameters())
-    EXPECT_FALSE(parameter.grad().defined());
-}
-
-TEST(ProfileTest, RefusesToRunNothing) {
-  Model model(*MakeModelSpec({.name = "mp_mlp"}));
-  EXPECT_THROW(ProfileLayers(model, at::randn({4, 1024}), 0), c10::Error);
-}
-
-TEST(ProfileTest, TokensHaveNoGradient) {
-  ModelConfig config;
-  config.name = "gpt";
-  config.depth = 1;
-  config.width = 32;
-  config.sequence_length = 8;
-  Model model(*MakeModelSpec(config));
-  const auto profile =
-      ProfileLayers(model, at::randint(0, 256, {2, 8}, at::kLong), 1);
-  EXPECT_EQ(profile.size(), 4u);
 }
 
 TEST(StageTableTest, SumsTheLayersOfEachStage) {
