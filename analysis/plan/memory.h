@@ -8,6 +8,7 @@
 #include "analysis/plan/model.h"
 #include "analysis/plan/work.h"
 #include "parallel/pipeline/schedule/schedule.h"
+#include "parallel/sharded/order/unit_bytes.h"
 
 namespace rankwise::plan {
 
@@ -21,9 +22,9 @@ struct Memory {
   double sum() const { return state() + unsharded + activations; }
 };
 
-// Parameters, gradients and the optimizer's state of a rank with `parameters`
-// (Rajbhandari et al. 2020, "ZeRO", sections 3.1 and 5).
-Memory StateMemory(double parameters, const Layout& layout,
+// Parameters, gradients and the optimizer's state of a rank with parameters of
+// `size` (Rajbhandari et al. 2020, "ZeRO", sections 3.1 and 5).
+Memory StateMemory(const UnitSize& size, const Layout& layout,
                    const Engine& engine);
 
 // The same and the rest, of each rank along pp. `schedule` is the layout's,

@@ -21,15 +21,16 @@ TEST(StateMemoryTest, IsThatOfZerosTable1) {
   engine.parameter_bytes = engine.gradient_bytes = 2;
   engine.optimizer_bytes = 12;
   const struct {
-    double parameters;
+    int64_t parameters;
     double gigabytes[4];  // by stage
-  } rows[] = {{7.5e9, {120, 31.4, 16.6, 1.88}},
-              {128e9, {2048, 536, 284, 32}},
-              {1e12, {16000, 4187, 2218, 250}}};
+  } rows[] = {{7'500'000'000, {120, 31.4, 16.6, 1.88}},
+              {128'000'000'000, {2048, 536, 284, 32}},
+              {1'000'000'000'000, {16000, 4187, 2218, 250}}};
   for (const auto& row : rows) {
     for (int stage = 0; stage <= 3; ++stage) {
       const Layout layout{.dp = 64, .zero = stage};
-      const double bytes = StateMemory(row.parameters, layout, engine).state();
+      const double bytes =
+          StateMemory({row.parameters, row.parameters}, layout, engine).state();
       EXPECT_NEAR(1e-9 * bytes / row.gigabytes[stage], 1, 0.003)
           << row.parameters << " stage " << stage;
     }

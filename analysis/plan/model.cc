@@ -34,12 +34,6 @@ double Model::BlockParameters() const {
   return BlockWeights() + 13.0 * static_cast<double>(width);
 }
 
-std::vector<double> Model::BlockTensors() const {
-  const auto w = static_cast<double>(width);
-  return {w, w, 3 * w * w, 3 * w, w * w,     w,   // norm, q k v, projection
-          w, w, 4 * w * w, 4 * w, 4 * w * w, w};  // norm, the MLP's two
-}
-
 double Model::Parameters() const {
   const auto w = static_cast<double>(width);
   const double embedding = static_cast<double>(vocabulary) * w;

@@ -27,8 +27,6 @@ struct Model {
   // norms.
   double BlockWeights() const;
   double BlockParameters() const;
-  // Numbers of each parameter of a whole block, in the order of forward.
-  std::vector<double> BlockTensors() const;
   double Parameters() const;
   // Forward of one example; a multiply-add counts as 2, and all pairs of tokens
   // count (Chowdhery et al. 2022, "PaLM", appendix B).

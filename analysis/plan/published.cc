@@ -100,8 +100,7 @@ absl::StatusOr<double> BlockActivations(const Model& model,
                                      static_cast<int>(layout.micro_batches),
                                      static_cast<int>(layout.chunks)}));
   ASSIGN_OR_RETURN(const ScheduleFacts facts, Validate(schedule));
-  const double inputs = engine.stream_bytes * TokensBetween(model, layout) *
-                        static_cast<double>(model.width);
+  const double inputs = engine.stream_bytes * StreamValues(model, layout);
   const double of_block = layout.recompute == Recompute::kFull
                               ? inputs
                               : BlockKeptBytes(model, layout, engine);
@@ -128,12 +127,14 @@ absl::StatusOr<std::vector<PublishedTable>> Figure1() {
       const Layout layout = LayoutOf(
           kSizes[i], selective ? Recompute::kAttention : Recompute::kNone,
           selective);
-      const double parameters = static_cast<double>(model.blocks) *
-                                model.BlockParameters() /
-                                static_cast<double>(layout.ranks());
+      const auto parameters = static_cast<int64_t>(
+          static_cast<double>(model.blocks) * model.BlockParameters() /
+          static_cast<double>(layout.ranks()));
       state.rows.push_back(
           {model.name, NameOf(layout), kState[i],
-           StateMemory(parameters, layout, Megatron2022()).state() / kGiB,
+           StateMemory({parameters, parameters}, layout, Megatron2022())
+                   .state() /
+               kGiB,
            true});
       ASSIGN_OR_RETURN(const double bytes, BlockActivations(model, layout));
       activations.rows.push_back({model.name, NameOf(layout),

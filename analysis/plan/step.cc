@@ -170,8 +170,11 @@ absl::StatusOr<double> StepModel::LeastSeconds(const Layout& layout) {
   if (layout.pp > 1) least /= setting_.cluster.slowdown_by_others;
   if (layout.is_data_parallel() || CutsBackward(layout)) return least;
   // Rank 0 begins first and ends last, with stage 0, whose gradients follow.
-  return least + UpdateSeconds(layout, work.Of((*cut)[0]).parameters) +
-         ReduceSeconds(layout, (*cut)[0], work, CostSide::kMiddle);
+  const Stage& first = (*cut)[0];
+  return least +
+         UpdateSeconds(layout,
+                       ParametersOf(setting_.model, layout, first, work)) +
+         ReduceSeconds(layout, first, work, CostSide::kMiddle);
 }
 
 // With ZeRO a reduce-scatter along dp and, of the rank's own rows, an
@@ -212,12 +215,13 @@ std::vector<UnitSeconds> StepModel::UnitSecondsOf(const Layout& layout,
   const Line line =
       LineAlong(setting_.cluster, layout.dp, layout.tp * layout.cp);
   std::vector<UnitSeconds> seconds;
-  double last = -1;  // blocks are alike
-  for (const double parameters : units.parameters) {
-    if (std::exchange(last, parameters) == parameters) {
+  int64_t last = -1;  // blocks are alike
+  for (const UnitSize& unit : units.layout.units) {
+    if (std::exchange(last, unit.numbers) == unit.numbers) {
       seconds.push_back(seconds.back());
       continue;
     }
+    const auto parameters = static_cast<double>(unit.numbers);
     const double bytes = setting_.engine.value_bytes * parameters;
     seconds.push_back({.gather = CollectiveSeconds(
                            setting_.cluster, "all_gather", bytes, line, side),
@@ -231,8 +235,7 @@ TimedUnits StepModel::TimedUnitsOf(const Layout& layout, const Stage& stage,
   UnitSections units =
       UnitSectionsOf(setting_.model, layout, setting_.engine, {stage}, work);
   std::vector<UnitSeconds> seconds = UnitSecondsOf(layout, units, side);
-  return TimedUnits(std::move(units.sections), std::move(seconds),
-                    UnitOrderOf(layout),
+  return TimedUnits(std::move(units), std::move(seconds), UnitOrderOf(layout),
                     setting_.cluster.speed_during_communication);
 }
 
@@ -244,16 +247,14 @@ StepModel::Timing StepModel::TimeDataParallel(const Layout& layout,
   const Work all = work.Of(whole);
   Timing timing;
   timing.pass = all.seconds;
-  timing.update = UpdateSeconds(layout, all.parameters);
+  timing.update =
+      UpdateSeconds(layout, ParametersOf(setting_.model, layout, whole, work));
   const double forward = all.seconds.Forward(),
                backward = all.seconds.Backward();
   const auto m = static_cast<double>(layout.micro_batches);
   if (layout.zero > 0) {
     TimedUnits run = TimedUnitsOf(layout, whole, work, side);
-    for (int64_t i = 0; i < layout.micro_batches; ++i) {
-      run.Forward();
-      run.Backward(/*reduces=*/i + 1 == layout.micro_batches);
-    }
+    run.RunMicroBatches(layout.micro_batches);
     timing.seconds = run.now() + timing.update;
     timing.exposed_dp = run.exposed();
     return timing;
@@ -268,24 +269,24 @@ StepModel::Timing StepModel::TimeDataParallel(const Layout& layout,
         GradientSeconds(layout, static_cast<double>(bucket) / bytes, side));
   };
   // A layer's gradients arrive evenly.
-  const auto arrive = [&](const Work& layer,
-                          const std::vector<double>& tensors) {
-    for (size_t i = tensors.size(); i-- > 0;) {
-      run.Compute(layer.seconds.Backward() * tensors[i] / layer.parameters);
-      reduce(buckets.Add(static_cast<int64_t>(bytes * tensors[i])));
+  const auto arrive = [&](const Work& layer, const ParameterShapes& shapes) {
+    const auto all = static_cast<double>(SizeOf(shapes, 1).numbers);
+    for (size_t i = shapes.size(); i-- > 0;) {
+      const auto tensor = static_cast<double>(SizeOf({shapes[i]}, 1).numbers);
+      run.Compute(layer.seconds.Backward() * tensor / all);
+      reduce(buckets.Add(static_cast<int64_t>(bytes * tensor)));
     }
   };
   const Model& model = setting_.model;
-  const double token = TokenWeights(model, layout);
   if (model.tied_head) {
     run.Compute(work.head.seconds.Backward());
   } else {
-    arrive(work.head, {token});
+    arrive(work.head, work.shapes.head);
   }
-  arrive(work.norm, std::vector(2, work.norm.parameters / 2));
-  const std::vector<double> block = model.BlockTensors();
-  for (int64_t i = 0; i < model.blocks; ++i) arrive(work.block, block);
-  arrive(work.embedding, {token, work.embedding.parameters - token});
+  arrive(work.norm, work.shapes.norm);
+  for (int64_t i = 0; i < model.blocks; ++i)
+    arrive(work.block, work.shapes.block);
+  arrive(work.embedding, work.shapes.embedding);
   reduce(buckets.Take());
   run.WaitForAll();
   timing.seconds = run.now() + timing.update;
@@ -306,11 +307,11 @@ SimulationCosts StepModel::CostsOfStages(const Layout& layout, const Cut& cut,
     gathers.push_back(0);
     if (layout.zero == 0) continue;
     TimedUnits run = TimedUnitsOf(layout, stage, work, side);
-    run.Forward();
+    run.Forward(run.All());
     const double forward = run.exposed();
     gathers.back() = forward;
     if (layout.zero < 3) continue;
-    run.StageBackward(run.All());
+    run.Backward(run.All(), /*reduces=*/false);
     // In backward, one that runs the forward again waits again.
     const bool again = RunsStagesAgain(layout, setting_.engine);
     const double backward = run.exposed() - (again ? 0 : forward);
@@ -366,12 +367,15 @@ void StepModel::SlowDownByMessages(SimulationCosts& costs) const {
 // Of a tied weight whose two copies are on the first and the last rank; zbv has
 // both uses on the first. With ZeRO a rank exchanges only its own rows of the
 // gradient.
-double StepModel::TiedSeconds(const Layout& layout, CostSide side) const {
+double StepModel::TiedSeconds(const Layout& layout, const LayerWork& work,
+                              CostSide side) const {
   const auto& [model, engine, cluster] = setting_;
   if (!model.tied_head || layout.pp == 1 || layout.schedule == "zbv") return 0;
   const Line line =
       LineAlong(cluster, layout.pp, layout.dp * layout.cp * layout.tp);
-  const double numbers = TokenWeights(model, layout) / ShardRanks(layout);
+  const auto numbers =
+      static_cast<double>(SizeOf(work.shapes.head, 1).numbers) /
+      ShardRanks(layout);
   return CollectiveSeconds(cluster, "all_reduce",
                            engine.reduced_bytes * numbers,
                            {2, line.nodes() > 1 ? 1 : 2}, side);
@@ -448,7 +452,7 @@ absl::StatusOr<StepModel::Timing> StepModel::TimePipeline(const Layout& layout,
     }
     outside[rank] += UpdateSeconds(layout, parameters);
     if (rank == 0 || rank + 1 == layout.pp)
-      outside[rank] += TiedSeconds(layout, side);
+      outside[rank] += TiedSeconds(layout, work, side);
     const double busy = all.seconds.Forward() + all.seconds.Backward();
     if (busy <= longest) continue;
     longest = busy;

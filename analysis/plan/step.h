@@ -133,7 +133,8 @@ class StepModel {
                                                  double& faster) const;
   // What messages between stages take from the computing of each.
   void SlowDownByMessages(SimulationCosts& costs) const;
-  double TiedSeconds(const Layout& layout, CostSide side) const;
+  double TiedSeconds(const Layout& layout, const LayerWork& work,
+                     CostSide side) const;
   double UpdateSeconds(const Layout& layout, double parameters) const;
   double GradientSeconds(const Layout& layout, double parameters,
                          CostSide side) const;

@@ -9,16 +9,6 @@ namespace {
 
 constexpr double kNotGathered = -1;
 
-// Rows are taken to divide evenly among the ranks.
-std::vector<UnitSize> SizesOf(const std::vector<double>& parameters) {
-  std::vector<UnitSize> sizes;
-  for (const double numbers : parameters) {
-    const auto whole = static_cast<int64_t>(numbers);
-    sizes.push_back({.numbers = whole, .padded_numbers = whole});
-  }
-  return sizes;
-}
-
 }  // namespace
 
 UnitSections UnitSectionsOf(const Model& model, const Layout& layout,
@@ -26,37 +16,40 @@ UnitSections UnitSectionsOf(const Model& model, const Layout& layout,
                             const std::vector<Stage>& stages,
                             const LayerWork& work) {
   UnitSections all;
+  UnitLayout& units = all.layout;
   std::optional<size_t> embedding;
   const bool again = RunsStagesAgain(layout, engine);
-  const auto add = [&](const Work& layer, std::vector<size_t> units) {
+  const auto add = [&](const Work& layer, std::vector<UnitUse> uses) {
     const double forward = layer.seconds.Forward();
-    all.sections.push_back({forward,
-                            layer.seconds.Backward() - (again ? forward : 0),
-                            std::move(units)});
+    all.seconds.push_back(
+        {forward, layer.seconds.Backward() - (again ? forward : 0)});
+    units.sections.push_back(std::move(uses));
   };
-  const auto add_with_unit = [&](const Work& layer, double parameters) {
-    all.parameters.push_back(parameters);
-    add(layer, {all.parameters.size() - 1});
+  const auto add_with_unit = [&](const Work& layer,
+                                 const ParameterShapes& shapes) {
+    units.units.push_back(SizeOf(shapes, layout.dp));
+    add(layer, {{units.units.size() - 1, units.units.back().numbers}});
   };
   for (const Stage& stage : stages) {
-    const size_t begin = all.sections.size();
+    const size_t begin = units.sections.size();
     if (stage.embedding) {
-      embedding = all.parameters.size();
-      add_with_unit(work.embedding, work.embedding.parameters);
+      embedding = units.units.size();
+      add_with_unit(work.embedding, work.shapes.embedding);
     }
     for (int64_t i = 0; i < stage.blocks; ++i)
-      add_with_unit(work.block, work.block.parameters);
-    if (stage.norm) add_with_unit(work.norm, work.norm.parameters);
+      add_with_unit(work.block, work.shapes.block);
+    if (stage.norm) add_with_unit(work.norm, work.shapes.norm);
     if (stage.head) {
       if (!model.tied_head || CopiesTiedWeight(model, layout, stage)) {
-        add_with_unit(work.head, TokenWeights(model, layout));
+        add_with_unit(work.head, work.shapes.head);
       } else if (embedding.has_value()) {
-        add(work.head, {*embedding});
+        add(work.head, {{*embedding}});
+        units.tied.insert(*embedding);
       } else {
         add(work.head, {});
       }
     }
-    all.stages.push_back({begin, all.sections.size()});
+    all.stages.push_back({begin, units.sections.size()});
   }
   return all;
 }
@@ -67,67 +60,11 @@ UnitOrderConfig UnitOrderOf(const Layout& layout) {
           .micro_batches_take_turns = !layout.is_data_parallel()};
 }
 
-UnitPasses::UnitPasses(std::vector<Section> sections, Units& units,
-                       size_t count, const UnitOrderConfig& config)
-    : sections_(std::move(sections)),
-      count_(count),
-      order_(units, count, config) {
-  for (const Section& section : sections_) order_.AddSection(section.units);
-}
-
-void UnitPasses::Forward() { StageForward(All()); }
-
-void UnitPasses::Backward(bool reduces) {
-  RunBackward(All(), reduces);
-  order_.EndBackward();
-  order_.EndStep(/*updates=*/reduces);
-}
-
-void UnitPasses::StageForward(const SectionRange& stage) {
-  for (size_t section = stage.begin; section < stage.end; ++section) {
-    order_.BeginForward(section);
-    Compute(sections_[section].forward);
-    order_.EndForward(section, /*trains=*/true);
-  }
-}
-
-void UnitPasses::StageBackward(const SectionRange& stage) {
-  RunBackward(stage, /*reduces=*/false);
-}
-
-void UnitPasses::RunBackward(const SectionRange& range, bool reduces) {
-  for (size_t section = range.end; section-- > range.begin;) {
-    order_.BeginBackward(section);
-    Compute(sections_[section].backward);
-    for (const size_t unit : sections_[section].units) {
-      if (order_.first_section(unit) != section) continue;
-      GradientsDone(unit);
-      order_.FinishUnit(unit, reduces);
-    }
-  }
-}
-
-void UnitPasses::CompleteStep(const SectionRange& stage) {
-  for (size_t section = stage.begin; section < stage.end; ++section) {
-    for (const size_t unit : sections_[section].units) {
-      if (!IsTied(unit)) order_.Reduce(unit);
-    }
-  }
-}
-
-void UnitPasses::EndStep() {
-  // The engine reduces weights that are tied on one rank after all others.
-  for (size_t unit = 0; unit < count_; ++unit) {
-    if (IsTied(unit)) order_.Reduce(unit);
-  }
-  order_.EndStep(/*updates=*/true);
-}
-
-TimedUnits::TimedUnits(std::vector<Section> sections,
-                       std::vector<UnitSeconds> units,
+TimedUnits::TimedUnits(UnitSections sections, std::vector<UnitSeconds> units,
                        const UnitOrderConfig& config,
                        double speed_during_communication)
-    : UnitPasses(std::move(sections), *this, units.size(), config),
+    : UnitPasses(*this, std::move(sections.layout), config),
+      seconds_(std::move(sections.seconds)),
       units_(std::move(units)),
       link_(speed_during_communication),
       gathered_(units_.size(), kNotGathered),
@@ -150,16 +87,6 @@ void TimedUnits::Invalidate(size_t unit) {
 
 void TimedUnits::StartReduce(size_t unit) {
   reduced_[unit] = link_.Start(units_[unit].scatter);
-}
-
-UnitMemory::UnitMemory(UnitSections units, const UnitOrderConfig& order,
-                       const UnitBytesConfig& bytes)
-    : UnitBytes(SizesOf(units.parameters), bytes),
-      UnitPasses(std::move(units.sections), *this, units.parameters.size(),
-                 order) {}
-
-void UnitMemory::GradientsDone(size_t unit) {
-  AddGradients(unit, /*section=*/0, size(unit).numbers);
 }
 
 }  // namespace rankwise::plan

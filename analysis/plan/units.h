@@ -1,6 +1,5 @@
-// ZeRO's units on one rank, in the order in which the engine gathers and
-// reduces them (parallel/sharded/order): how long that takes, and the memory
-// that it needs.
+// ZeRO's units on one rank, and how long the engine's order of gathering and
+// reducing them (parallel/sharded/order) takes.
 #ifndef RANKWISE_ANALYSIS_PLAN_UNITS_H_
 #define RANKWISE_ANALYSIS_PLAN_UNITS_H_
 
@@ -11,32 +10,27 @@
 #include "analysis/plan/link_run.h"
 #include "analysis/plan/model.h"
 #include "analysis/plan/work.h"
-#include "parallel/sharded/order/unit_bytes.h"
 #include "parallel/sharded/order/unit_order.h"
+#include "parallel/sharded/order/unit_passes.h"
 
 namespace rankwise::plan {
 
-// A layer: seconds of one micro-batch, and the units that it uses. `backward`
-// is without the forward where its stage runs that again as a whole.
-struct Section {
+// Seconds of a layer and one micro-batch. `backward` is without the forward
+// where its stage runs that again as a whole.
+struct SectionSeconds {
   double forward = 0, backward = 0;
-  std::vector<size_t> units = {};
 };
 
-// Sections [begin, end), such as those of a stage.
-struct SectionRange {
-  size_t begin = 0, end = 0;
-};
-
+// Layers as sections, each with a unit (--units=block).
 struct UnitSections {
-  std::vector<double> parameters;  // elements of each unit, not yet sharded
-  std::vector<Section> sections;
+  UnitLayout layout;
+  std::vector<SectionSeconds> seconds;
   std::vector<SectionRange> stages;
 };
 
-// A unit per layer (--units=block), of `stages`, which are a rank's in order of
-// forward. A tied head uses the embedding's unit, if that is among them, or a
-// unit of its own for the copy of an embedding on another rank.
+// Of `stages`, which are a rank's in order of forward. A tied head uses the
+// embedding's unit, if that is among them, or a unit of its own for the copy of
+// an embedding on another rank.
 UnitSections UnitSectionsOf(const Model& model, const Layout& layout,
                             const Engine& engine,
                             const std::vector<Stage>& stages,
@@ -44,45 +38,6 @@ UnitSections UnitSectionsOf(const Model& model, const Layout& layout,
 
 // With --prefetch=1.
 UnitOrderConfig UnitOrderOf(const Layout& layout);
-
-// Runs the sections of one rank in that order. Derived classes say what they
-// cost.
-class UnitPasses {
- public:
-  virtual ~UnitPasses() = default;
-
-  // Over the whole model. `reduces`: the last micro-batch of a step; an update
-  // follows.
-  void Forward();
-  void Backward(bool reduces);
-  // Of a pipeline: the passes of its stages, CompleteStep after the last
-  // backward of each, and EndStep.
-  void StageForward(const SectionRange& stage);
-  void StageBackward(const SectionRange& stage);
-  void CompleteStep(const SectionRange& stage);
-  void EndStep();
-
-  SectionRange All() const { return {0, sections_.size()}; }
-
- protected:
-  UnitPasses(std::vector<Section> sections, Units& units, size_t count,
-             const UnitOrderConfig& config);
-
-  virtual void Compute(double /*seconds*/) {}
-  // All sections that use the unit have run backward.
-  virtual void GradientsDone(size_t /*unit*/) {}
-
- private:
-  void RunBackward(const SectionRange& range, bool reduces);
-  // A head shares it with an embedding.
-  bool IsTied(size_t unit) const {
-    return order_.first_section(unit) != order_.last_section(unit);
-  }
-
-  const std::vector<Section> sections_;
-  const size_t count_;
-  UnitOrder order_;
-};
 
 // Seconds of a unit's all-gather and reduce-scatter.
 struct UnitSeconds {
@@ -93,14 +48,19 @@ struct UnitSeconds {
 // computation.
 class TimedUnits : private Units, public UnitPasses {
  public:
-  TimedUnits(std::vector<Section> sections, std::vector<UnitSeconds> units,
+  TimedUnits(UnitSections sections, std::vector<UnitSeconds> units,
              const UnitOrderConfig& config, double speed_during_communication);
 
   double now() const { return link_.now(); }
   double exposed() const { return link_.exposed(); }  // so far
 
  private:
-  void Compute(double seconds) override { link_.Compute(seconds); }
+  void ComputeForward(size_t section) override {
+    link_.Compute(seconds_[section].forward);
+  }
+  void ComputeBackward(size_t section) override {
+    link_.Compute(seconds_[section].backward);
+  }
   bool Gathered(size_t unit) const override;
   void StartGather(size_t unit) override;
   void FinishGather(size_t unit) override;
@@ -108,21 +68,10 @@ class TimedUnits : private Units, public UnitPasses {
   void StartReduce(size_t unit) override;
   void FinishReduce(size_t unit) override { link_.WaitUntil(reduced_[unit]); }
 
+  const std::vector<SectionSeconds> seconds_;
   const std::vector<UnitSeconds> units_;
   LinkRun link_;
   std::vector<double> gathered_, reduced_;  // when
-};
-
-// The memory that passes need beyond a rank's share.
-class UnitMemory : private UnitBytes, public UnitPasses {
- public:
-  UnitMemory(UnitSections units, const UnitOrderConfig& order,
-             const UnitBytesConfig& bytes);
-
-  using UnitBytes::peak;
-
- private:
-  void GradientsDone(size_t unit) override;
 };
 
 }  // namespace rankwise::plan

@@ -52,6 +52,34 @@ class Kernels {
   const double value_bytes_;
 };
 
+// One rank's part of an example.
+TransformerPart PartOf(const Model& model, const Layout& layout,
+                       const Engine& engine) {
+  const int64_t tokens = model.sequence / layout.cp;
+  const int64_t divided = layout.sequence_parallel ? layout.tp : 1;
+  return {.features = model.width,
+          .heads = model.heads,
+          .tensor = layout.tp,
+          .tokens = model.sequence,
+          .tokens_here = tokens,
+          .tokens_between = (tokens + divided - 1) / divided,
+          .dropout = engine.dropout,
+          .has_statistics = engine.fused_attention};
+}
+
+KeptTypes KeptTypesOf(const Layout& layout, const Engine& engine) {
+  const bool autocast =
+      engine.value_bytes < kWideBytes && engine.fused_attention;
+  // Softmax and what dropout leaves of it in 16 bits, and a mask.
+  const bool keeps_attention =
+      !engine.fused_attention && layout.recompute == Recompute::kNone;
+  return {.value_bytes = engine.value_bytes,
+          .wide_bytes = NormInputBytes(layout, engine),
+          .attention_weight_bytes = keeps_attention ? (2 + 2 + 1) / 3.0 : 0,
+          .casts = autocast,
+          .casts_weights = autocast && layout.zero == 0};
+}
+
 // The numbers of a block on one rank.
 struct Shape {
   Shape(const Model& model, const Layout& layout)
@@ -61,8 +89,8 @@ struct Shape {
         head_width(h / static_cast<double>(model.heads)),
         sequence(static_cast<double>(model.sequence)),
         examples(static_cast<double>(layout.micro_batch)),
-        within(TokensWithin(model, layout)),
-        between(TokensBetween(model, layout)),
+        within(examples * sequence / static_cast<double>(layout.cp)),
+        between(StreamValues(model, layout) / h),
         vocabulary(std::ceil(static_cast<double>(model.vocabulary) / t)) {}
 
   double h, t, heads, head_width, sequence, examples;
@@ -237,104 +265,87 @@ double BytesPerParameter(const Layout& layout, const Engine& engine) {
   return engine.accumulate_bytes + engine.cast_bytes * casts;
 }
 
-Work BlockWork(const Model& model, const Layout& layout, const Engine& engine,
-               const Cluster& cluster, CostSide side) {
+PassSeconds SecondsOfBlock(const Model& model, double parameters,
+                           const Layout& layout, const Engine& engine,
+                           const Cluster& cluster, CostSide side) {
   const Shape x(model, layout);
   const Kernels kernels(cluster.device, engine.value_bytes);
   const Products products(x, kernels);
   const AttentionSeconds attention = Attention(x, engine, kernels);
   const Elementwise elementwise(x, engine);
-  Work work;
-  work.parameters = (12 * x.h * x.h + 7 * x.h) / x.t + 6 * x.h;
-  work.seconds.forward =
+  PassSeconds seconds;
+  seconds.forward =
       products.Sum() + attention.forward + kernels.Move(elementwise.forward);
-  work.seconds.input_grad =
+  seconds.input_grad =
       products.Sum() + attention.backward + kernels.Move(elementwise.backward);
-  work.seconds.weight_grad =
+  seconds.weight_grad =
       products.Sum() +
-      kernels.Move(BytesPerParameter(layout, engine) * work.parameters);
-  kernels.AddStarts(kBlockKernels, work.seconds);
-  AddTensorExchanges(x, layout, engine, cluster, products, side, work.seconds);
-  AddContextExchanges(x, layout, engine, cluster, attention, side,
-                      work.seconds);
+      kernels.Move(BytesPerParameter(layout, engine) * parameters);
+  kernels.AddStarts(kBlockKernels, seconds);
+  AddTensorExchanges(x, layout, engine, cluster, products, side, seconds);
+  AddContextExchanges(x, layout, engine, cluster, attention, side, seconds);
   if (layout.recompute == Recompute::kAttention)
-    work.seconds.recompute = attention.forward;
-  if (layout.recompute == Recompute::kFull) AddForwardAgain(work.seconds);
-  work.kept_bytes = BlockKeptBytes(model, layout, engine);
-  // The gradients of the norms' outputs and of what is added to the stream.
-  work.until_weight_grad_bytes = engine.value_bytes * 4 * x.between * x.h;
-  return work;
+    seconds.recompute = attention.forward;
+  if (layout.recompute == Recompute::kFull) AddForwardAgain(seconds);
+  return seconds;
 }
 
 // Its sum along tp; kernels that read and write the stream.
-Work EmbeddingWork(const Model& model, const Layout& layout,
-                   const Engine& engine, const Cluster& cluster,
-                   CostSide side) {
+PassSeconds SecondsOfEmbedding(const Model& model, const Layout& layout,
+                               const Engine& engine, const Cluster& cluster,
+                               CostSide side) {
   const Shape x(model, layout);
   const Kernels kernels(cluster.device, engine.value_bytes);
-  Work work;
-  work.parameters = (x.vocabulary + x.sequence) * x.h;
-  work.seconds.forward = work.seconds.weight_grad =
+  PassSeconds seconds;
+  seconds.forward = seconds.weight_grad =
       kernels.Move(3 * engine.stream_bytes * x.between * x.h);
-  kernels.AddStarts(kEmbeddingKernels, work.seconds);
+  kernels.AddStarts(kEmbeddingKernels, seconds);
   if (layout.tp > 1) {
     const char* const sum =
         layout.sequence_parallel ? "reduce_scatter" : "all_reduce";
-    work.seconds.tp_forward =
+    seconds.tp_forward =
         CollectiveSeconds(cluster, sum, engine.stream_bytes * x.within * x.h,
                           LineAlong(cluster, layout.tp, 1), side);
   }
-  if (engine.dropout) work.kept_bytes = x.between * x.h;
-  return work;
+  return seconds;
 }
 
-Work NormWork(const Model& model, const Layout& layout, const Engine& engine,
-              const Cluster& cluster) {
+PassSeconds SecondsOfNorm(const Model& model, const Layout& layout,
+                          const Engine& engine, const Cluster& cluster) {
   const Shape x(model, layout);
   const Kernels kernels(cluster.device, engine.value_bytes);
-  Work work;
-  work.parameters = 2 * x.h;
-  work.seconds.forward =
-      kernels.Move(2 * engine.stream_bytes * x.between * x.h);
-  work.seconds.input_grad = kNormBackward * work.seconds.forward;
-  kernels.AddStarts(kNormKernels, work.seconds);
-  const double statistics = engine.fused_attention ? 2 : 0;
-  work.kept_bytes =
-      NormInputBytes(layout, engine) * x.between * (x.h + statistics);
-  work.until_weight_grad_bytes = engine.value_bytes * x.between * x.h;
-  return work;
+  PassSeconds seconds;
+  seconds.forward = kernels.Move(2 * engine.stream_bytes * x.between * x.h);
+  seconds.input_grad = kNormBackward * seconds.forward;
+  kernels.AddStarts(kNormKernels, seconds);
+  return seconds;
 }
 
 // With the loss, whose logits are fp32.
-Work HeadWork(const Model& model, const Layout& layout, const Engine& engine,
-              const Cluster& cluster, CostSide side) {
+PassSeconds SecondsOfHead(const Model& model, const Layout& layout,
+                          const Engine& engine, const Cluster& cluster,
+                          CostSide side) {
   const Shape x(model, layout);
   const Kernels kernels(cluster.device, engine.value_bytes);
   const double product = kernels.Product(x.within, x.vocabulary, x.h);
   const double logits = x.within * x.vocabulary;
-  const double weights = TokenWeights(model, layout);
-  Work work;
-  if (!model.tied_head) work.parameters = weights;
-  work.seconds.forward = product + kernels.Move(kLossBytes / 2 * logits);
-  work.seconds.input_grad = product + kernels.Move(kLossBytes / 2 * logits);
-  work.seconds.weight_grad = product;
-  kernels.AddStarts(kHeadKernels, work.seconds);
+  PassSeconds seconds;
+  seconds.forward = product + kernels.Move(kLossBytes / 2 * logits);
+  seconds.input_grad = product + kernels.Move(kLossBytes / 2 * logits);
+  seconds.weight_grad = product;
+  kernels.AddStarts(kHeadKernels, seconds);
   if (layout.tp > 1) {
     const double bytes = engine.value_bytes * x.within * x.h;
     const Line line = LineAlong(cluster, layout.tp, 1);
     if (layout.sequence_parallel)
-      work.seconds.tp_forward =
+      seconds.tp_forward =
           CollectiveSeconds(cluster, "all_gather", bytes, line, side);
     const double sum =
         CollectiveSeconds(cluster, "all_reduce", bytes, line, side);
-    work.seconds.tp_backward =
+    seconds.tp_backward =
         engine.hides_tp_sums ? Exposed(sum, product, cluster) : sum;
   }
-  work.kept_bytes = engine.value_bytes * x.between * x.h + kWideBytes * logits;
-  const bool casts = engine.value_bytes < kWideBytes && layout.zero == 0;
-  if (casts && engine.fused_attention)
-    work.kept_bytes += engine.value_bytes * weights;
-  return work;
+  return seconds;
 }
 
 }  // namespace
@@ -359,15 +370,14 @@ PassSeconds operator*(double times, PassSeconds seconds) {
 
 Work& Work::operator+=(const Work& other) {
   seconds += other.seconds;
-  parameters += other.parameters;
   kept_bytes += other.kept_bytes;
   until_weight_grad_bytes += other.until_weight_grad_bytes;
   return *this;
 }
 
 Work operator*(double times, Work work) {
-  return {times * work.seconds, times * work.parameters,
-          times * work.kept_bytes, times * work.until_weight_grad_bytes};
+  return {times * work.seconds, times * work.kept_bytes,
+          times * work.until_weight_grad_bytes};
 }
 
 double StreamBytes(const Layout& layout, const Engine& engine) {
@@ -377,11 +387,6 @@ double StreamBytes(const Layout& layout, const Engine& engine) {
 
 double NormInputBytes(const Layout& layout, const Engine& engine) {
   return engine.norms_in_fp32 ? kWideBytes : StreamBytes(layout, engine);
-}
-
-double TokenWeights(const Model& model, const Layout& layout) {
-  const Shape x(model, layout);
-  return x.vocabulary * x.h;
 }
 
 bool CastsOnce(const Layout& layout) {
@@ -400,44 +405,37 @@ bool CopiesTiedWeight(const Model& model, const Layout& layout,
          layout.schedule != "zbv";
 }
 
+UnitSize SizeOfStage(const Model& model, const Layout& layout,
+                     const Stage& stage, const LayerWork& work) {
+  UnitSize all;
+  const auto add = [&](int64_t times, const ParameterShapes& shapes) {
+    const UnitSize one = SizeOf(shapes, layout.zero > 0 ? layout.dp : 1);
+    all.numbers += times * one.numbers;
+    all.padded_numbers += times * one.padded_numbers;
+  };
+  if (stage.embedding) add(1, work.shapes.embedding);
+  add(stage.blocks, work.shapes.block);
+  if (stage.norm) add(1, work.shapes.norm);
+  const bool own = !model.tied_head || CopiesTiedWeight(model, layout, stage);
+  if (stage.head && own) add(1, work.shapes.head);
+  return all;
+}
+
 double ParametersOf(const Model& model, const Layout& layout,
                     const Stage& stage, const LayerWork& work) {
-  const double copy =
-      CopiesTiedWeight(model, layout, stage) ? TokenWeights(model, layout) : 0;
-  return work.Of(stage).parameters + copy;
+  return static_cast<double>(SizeOfStage(model, layout, stage, work).numbers);
 }
 
-double TokensWithin(const Model& model, const Layout& layout) {
-  return static_cast<double>(layout.micro_batch * model.sequence) /
-         static_cast<double>(layout.cp);
-}
-
-double TokensBetween(const Model& model, const Layout& layout) {
-  return TokensWithin(model, layout) /
-         static_cast<double>(layout.sequence_parallel ? layout.tp : 1);
+double StreamValues(const Model& model, const Layout& layout) {
+  return static_cast<double>(layout.micro_batch) *
+         PartOf(model, layout, {}).StreamValues();
 }
 
 double BlockKeptBytes(const Model& model, const Layout& layout,
                       const Engine& engine) {
-  const Shape x(model, layout);
-  if (!engine.fused_attention) {
-    // s b h (10 + 24 / t) and 5 a s^2 b / t; 34 / t under sequence parallelism.
-    const double stream = 10 * x.between * x.h,
-                 inner = 24 * x.within * x.h / x.t;
-    const double attention = layout.recompute == Recompute::kNone
-                                 ? 5 * x.heads * x.sequence * x.within
-                                 : 0;
-    return stream + inner + attention;
-  }
-  // The norms' outputs; q, k, v, attention's output, GELU's input and output.
-  const double values = 2 * x.between * x.h + 12 * x.within * x.h / x.t;
-  // The stream before both norms, and their statistics.
-  const double norms = x.between * (2 * x.h + 4);
-  const double row_sums = x.within * x.heads;  // of attention
-  const bool casts = engine.value_bytes < kWideBytes && layout.zero == 0;
-  const double copies = casts ? 12 * x.h * x.h / x.t : 0;
-  return engine.value_bytes * (values + copies) +
-         NormInputBytes(layout, engine) * norms + kWideBytes * row_sums;
+  return KeptBytes(BlockMemory(PartOf(model, layout, engine)).kept,
+                   static_cast<double>(layout.micro_batch),
+                   KeptTypesOf(layout, engine));
 }
 
 Work LayerWork::Of(const Stage& stage) const {
@@ -450,18 +448,34 @@ Work LayerWork::Of(const Stage& stage) const {
 
 LayerWork WorkOf(const Model& model, const Layout& layout, const Engine& engine,
                  const Cluster& cluster, CostSide side) {
+  const TransformerPart part = PartOf(model, layout, engine);
+  const LayerMemory embedding = EmbeddingMemory(part, model.vocabulary),
+                    block = BlockMemory(part), norm = NormMemory(part),
+                    head = HeadMemory(part, model.vocabulary);
+  const auto work_of = [&](const KeptForBackward& kept, PassSeconds seconds) {
+    const auto examples = static_cast<double>(layout.micro_batch);
+    return Work{seconds, KeptBytes(kept, examples, KeptTypesOf(layout, engine)),
+                engine.value_bytes * examples * kept.until_weight_grad};
+  };
   LayerWork work;
-  work.embedding = EmbeddingWork(model, layout, engine, cluster, side);
-  work.block = BlockWork(model, layout, engine, cluster, side);
-  work.norm = NormWork(model, layout, engine, cluster);
-  work.head = HeadWork(model, layout, engine, cluster, side);
+  work.shapes = {embedding.parameters, block.parameters, norm.parameters,
+                 head.parameters};
+  work.embedding = work_of(
+      embedding.kept, SecondsOfEmbedding(model, layout, engine, cluster, side));
+  const auto parameters =
+      static_cast<double>(SizeOf(block.parameters, 1).numbers);
+  work.block = work_of(block.kept, SecondsOfBlock(model, parameters, layout,
+                                                  engine, cluster, side));
+  work.norm = work_of(norm.kept, SecondsOfNorm(model, layout, engine, cluster));
+  work.head =
+      work_of(head.kept, SecondsOfHead(model, layout, engine, cluster, side));
+  const Shape x(model, layout);
+  work.head.kept_bytes += kWideBytes * x.within * x.vocabulary;  // the loss
   if (RunsStagesAgain(layout, engine)) {
     for (Work* layer : {&work.embedding, &work.norm, &work.head})
       AddForwardAgain(layer->seconds);
   }
-  work.input_bytes = StreamBytes(layout, engine) *
-                     TokensBetween(model, layout) *
-                     static_cast<double>(model.width);
+  work.input_bytes = StreamBytes(layout, engine) * StreamValues(model, layout);
   return work;
 }
 

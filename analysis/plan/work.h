@@ -6,6 +6,8 @@
 #include "analysis/plan/cluster.h"
 #include "analysis/plan/layout.h"
 #include "analysis/plan/model.h"
+#include "parallel/sharded/order/unit_bytes.h"
+#include "trainers/models/memory/layer_memory.h"
 
 namespace rankwise::plan {
 
@@ -28,7 +30,6 @@ PassSeconds operator*(double times, PassSeconds seconds);
 // A layer, or a stage of several.
 struct Work {
   PassSeconds seconds;
-  double parameters = 0;  // of this rank
   double kept_bytes = 0;  // by one micro-batch's forward for its backward
   // On top of these from I to W, in schedules that cut backward.
   double until_weight_grad_bytes = 0;
@@ -37,8 +38,14 @@ struct Work {
 };
 Work operator*(double times, Work work);
 
+// Of this rank's parameters; the head's whether or not its weight is tied.
+struct LayerShapes {
+  ParameterShapes embedding, block, norm, head;
+};
+
 struct LayerWork {
   Work embedding, block, norm, head;
+  LayerShapes shapes;
   double input_bytes = 0;  // of a block, on this rank: what a stage receives
 
   Work Of(const Stage& stage) const;
@@ -52,7 +59,7 @@ struct LayerWork {
 LayerWork WorkOf(const Model& model, const Layout& layout, const Engine& engine,
                  const Cluster& cluster, CostSide side);
 
-// What a layer's forward keeps (docs/memory.md, "Activations"; Korthikanti et
+// What a block's forward keeps (docs/memory.md, "Activations"; Korthikanti et
 // al. 2022, table 2 and section 5, for engines whose attention is not fused).
 double BlockKeptBytes(const Model& model, const Layout& layout,
                       const Engine& engine);
@@ -61,9 +68,6 @@ double BlockKeptBytes(const Model& model, const Layout& layout,
 // 16-bit parameters; and of a value that a norm keeps of its input.
 double StreamBytes(const Layout& layout, const Engine& engine);
 double NormInputBytes(const Layout& layout, const Engine& engine);
-
-// The elements of the token embedding's weight on this rank.
-double TokenWeights(const Model& model, const Layout& layout);
 
 // Whether weights are cast once a step, for all of its micro-batches.
 bool CastsOnce(const Layout& layout);
@@ -77,13 +81,15 @@ bool RunsStagesAgain(const Layout& layout, const Engine& engine);
 bool CopiesTiedWeight(const Model& model, const Layout& layout,
                       const Stage& stage);
 
-// The elements of a stage on this rank, with such a copy.
+// The elements of a stage on this rank, with such a copy, and padded to what
+// ZeRO divides among the ranks along dp.
+UnitSize SizeOfStage(const Model& model, const Layout& layout,
+                     const Stage& stage, const LayerWork& work);
 double ParametersOf(const Model& model, const Layout& layout,
                     const Stage& stage, const LayerWork& work);
 
-// Of all tokens of a micro-batch that this rank has between blocks, and within.
-double TokensBetween(const Model& model, const Layout& layout);
-double TokensWithin(const Model& model, const Layout& layout);
+// Of a micro-batch on this rank, the numbers between blocks.
+double StreamValues(const Model& model, const Layout& layout);
 
 }  // namespace rankwise::plan
 

@@ -2,10 +2,13 @@
 
 #include <cmath>
 #include <functional>
+#include <iterator>
 #include <numeric>
 #include <vector>
 
 #include "absl/algorithm/container.h"
+#include "parallel/sharded/order/unit_bytes.h"
+#include "trainers/loop/step_bytes.h"
 #include "trainers/loop/unsharded_memory.h"
 
 namespace rankwise {
@@ -14,39 +17,9 @@ namespace {
 constexpr int64_t kWideBytes = 4;        // of fp32
 constexpr int64_t kGradScalerBytes = 8;  // its scale and its count of steps
 
-using Shape = std::vector<int64_t>;
-
-double Numbers(const Shape& shape) {
+double Numbers(const std::vector<int64_t>& shape) {
   return std::accumulate(shape.begin(), shape.end(), 1.0,
                          std::multiplies<double>());
-}
-
-// Of a shard along the first dimension, the largest of `ranks`.
-int64_t ShardNumbers(const Shape& shape, int ranks) {
-  const auto rows = static_cast<double>((shape[0] + ranks - 1) / ranks);
-  return static_cast<int64_t>(Numbers(shape) / static_cast<double>(shape[0]) *
-                              rows);
-}
-
-// Of the parameters that the rank holds: those of its layers, and copies of
-// weights that they share with another rank's.
-std::vector<Shape> ParameterShapes(const ModelSpec& model,
-                                   const std::vector<LayerRange>& ranges) {
-  const auto holds = [&ranges](size_t layer) {
-    return ranges.empty() ||
-           absl::c_any_of(ranges, [layer](const LayerRange& range) {
-             return range.contains(layer);
-           });
-  };
-  std::vector<Shape> shapes;
-  for (size_t layer = 0; layer < model.layers.size(); ++layer) {
-    const std::vector<Shape>& own = model.layers[layer].part_parameters;
-    if (holds(layer)) shapes.insert(shapes.end(), own.begin(), own.end());
-  }
-  for (const TiedWeight& tie : model.ties) {
-    if (holds(tie.user) && !holds(tie.owner)) shapes.push_back(tie.part_shape);
-  }
-  return shapes;
 }
 
 int64_t OptimizerBytes(const TrainConfig& config, int64_t numbers,
@@ -62,41 +35,9 @@ int64_t OptimizerBytes(const TrainConfig& config, int64_t numbers,
 // Whether a step accumulates the gradients of several micro-batches.
 bool SumsGradients(const TrainConfig& config, const ModelPlacement& placement) {
   if (placement.passes.empty()) return config.accumulate > 1;
-  return absl::c_any_of(placement.passes, [](const Pass& pass) {
+  return absl::c_any_of(placement.passes, [](const SectionPass& pass) {
     return pass.backward && !pass.completes;
   });
-}
-
-// Bytes of `whole` numbers, of which the rank owns `rows`: of the parameters if
-// `divided_from` is 3, of their gradients if it is 2.
-int64_t ModelBytes(const Sharding& sharding, int divided_from, bool in_bf16,
-                   int64_t whole, int64_t rows) {
-  const int stage = sharding.config.stage;
-  const bool divided = stage >= divided_from;
-  // If false, a rank's rows are views of the whole tensors.
-  const bool apart = stage > 0 && (in_bf16 || sharding.config.offload);
-  return (divided ? 0 : (in_bf16 ? 2 : kWideBytes) * whole) +
-         (divided || apart ? kWideBytes * rows : 0);
-}
-
-// Of one layer and `examples`.
-double KeptBytes(KeptForBackward kept, double examples, Precision precision,
-                 c10::DeviceType device, bool has_bf16_parameters) {
-  const bool casts = precision != Precision::kFp32;
-  const bool on_cpu = device == c10::DeviceType::CPU;
-  const double value_bytes = casts ? 2 : kWideBytes;
-  // The residual stream is as wide as the parameters. On a CPU norms keep it as
-  // it is; elsewhere autocast makes them keep fp32 copies.
-  const double wide_bytes = has_bf16_parameters && on_cpu ? 2 : kWideBytes;
-  if (has_bf16_parameters) kept.cast_weights = 0;
-  double numbers = kept.values;
-  if (casts) numbers += kept.cast_values;
-  if (on_cpu) numbers += kept.dropout_masks + kept.attention_weights;
-  const double masks = on_cpu ? 0 : kept.dropout_masks;
-  const double pooled_bytes = on_cpu ? 1 : 4 * value_bytes + 8;
-  return examples * (value_bytes * numbers + wide_bytes * kept.wide_values +
-                     masks + pooled_bytes * kept.pooled_values) +
-         (casts ? value_bytes * kept.cast_weights : 0);
 }
 
 // Of one example: the log-probabilities; or the output, and the squared errors,
@@ -127,15 +68,31 @@ int64_t ComputeRecomputed(const TrainConfig& config, c10::DeviceType device,
 
 }  // namespace
 
+KeptTypes KeptTypesOf(Precision precision, c10::DeviceType device,
+                      bool has_bf16_parameters) {
+  const bool casts = precision != Precision::kFp32;
+  const bool on_cpu = device == c10::DeviceType::CPU;
+  const double value_bytes = ValueBytes(precision);
+  // The residual stream is as wide as the parameters. On a CPU norms keep it as
+  // it is; elsewhere autocast makes them keep fp32 copies.
+  return {.value_bytes = value_bytes,
+          .wide_bytes = has_bf16_parameters && on_cpu ? 2.0 : kWideBytes,
+          .mask_bytes = on_cpu ? value_bytes : 1,
+          .attention_weight_bytes = on_cpu ? value_bytes : 0,
+          .pooled_bytes = on_cpu ? 1 : 4 * value_bytes + 8,
+          .casts = casts,
+          .casts_weights = casts && !has_bf16_parameters};
+}
+
 int64_t ComputeActivations(const TrainConfig& config, c10::DeviceType device,
                            const ModelSpec& model, const LayerRange& range,
                            bool has_bf16_parameters) {
+  const KeptTypes types =
+      KeptTypesOf(config.precision, device, has_bf16_parameters);
   const auto examples = static_cast<double>(config.data.batch_size);
   double bytes = 0;
-  for (size_t layer = range.begin; layer < range.end; ++layer) {
-    bytes += KeptBytes(model.layers[layer].kept, examples, config.precision,
-                       device, has_bf16_parameters);
-  }
+  for (size_t layer = range.begin; layer < range.end; ++layer)
+    bytes += KeptBytes(model.layers[layer].kept, examples, types);
   if (range.end == model.layers.size())
     bytes += examples * kWideBytes * LossNumbers(model);
   return std::llround(bytes);
@@ -145,18 +102,26 @@ MemoryParts ComputeMemory(const TrainConfig& config, c10::DeviceType device,
                           const ModelSpec& model,
                           const ModelPlacement& placement) {
   const Sharding& sharding = placement.sharding;
-  const std::vector<Shape> shapes = ParameterShapes(model, placement.layers);
-  int64_t whole = 0, rows = 0;
-  for (const Shape& shape : shapes) {
-    whole += ShardNumbers(shape, 1);
-    rows += ShardNumbers(shape, sharding.config.stage > 0 ? sharding.ranks : 1);
-  }
-  MemoryParts parts;
+  ParameterShapes shapes;
+  for (size_t layer = 0; layer < model.layers.size(); ++layer)
+    absl::c_move(ShapesHere(model, placement, layer),
+                 std::back_inserter(shapes));
+  const int stage = sharding.config.stage;
+  const int ranks = stage > 0 ? sharding.ranks : 1;
+  const UnitSize size = SizeOf(shapes, ranks);
   const bool bf16 = sharding.has_bf16();
-  parts.parameter_bytes = ModelBytes(sharding, 3, bf16, whole, rows);
-  parts.gradient_bytes = ModelBytes(
-      sharding, 2, bf16 && !SumsGradients(config, placement), whole, rows);
-  parts.optimizer_bytes = OptimizerBytes(config, rows, shapes.size());
+  const auto held = [&](int divided_from, bool in_bf16) {
+    return std::llround(
+        BytesHeld({.divided_from = divided_from,
+                   .in_bf16 = in_bf16,
+                   .rows_apart = stage > 0 && sharding.config.offload},
+                  size, stage, ranks));
+  };
+  MemoryParts parts;
+  parts.parameter_bytes = held(3, bf16);
+  parts.gradient_bytes = held(2, bf16 && !SumsGradients(config, placement));
+  parts.optimizer_bytes =
+      OptimizerBytes(config, size.padded_numbers / ranks, shapes.size());
   parts.unsharded_bytes = ComputeUnsharded(model, placement, config.accumulate);
   TrainConfig share = config;  // of a replica
   share.data.batch_size =

@@ -23,6 +23,10 @@ MemoryParts ComputeMemory(const TrainConfig& config, c10::DeviceType device,
                           const ModelSpec& model,
                           const ModelPlacement& placement);
 
+// How forward stores what it keeps (LayerSpec::kept).
+KeptTypes KeptTypesOf(Precision precision, c10::DeviceType device,
+                      bool has_bf16_parameters);
+
 // What forward of the layers of `range` keeps for the backward of one
 // micro-batch of config.data.batch_size examples, the loss among it where the
 // range ends the model (LayerSpec::kept). Of bf16 parameters autocast makes no

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "parallel/sharded/order/unit_passes.h"
 #include "parallel/sharded/sharding.h"
 #include "trainers/models/model.h"
 
@@ -29,13 +30,6 @@ struct Sharding {
   }
 };
 
-// Of one micro-batch.
-struct Pass {
-  LayerRange layers;
-  bool backward = false;
-  bool completes = false;  // the layers' gradients of the step
-};
-
 // By default all of the model.
 struct ModelPlacement {
   std::vector<LayerRange> layers;    // empty: all
@@ -44,9 +38,9 @@ struct ModelPlacement {
   // see them.
   bool reads_data = true;
   Sharding sharding;
-  // What a pipeline's rank runs in a step, in order. Empty: forward and
-  // backward of all layers for each micro-batch.
-  std::vector<Pass> passes;
+  // What a pipeline's rank runs in a step, in order; sections are layers.
+  // Empty: forward and backward of all layers for each micro-batch.
+  std::vector<SectionPass> passes;
   // Of the whole model in one process, which divide each micro-batch among
   // them; the memory is that of the first.
   int replicas = 1;

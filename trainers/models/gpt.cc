@@ -87,22 +87,16 @@ class Head : public torch::nn::Module {
   const TensorParallel tp_;
 };
 
-// The token embedding's weight as one rank has it.
-std::vector<int64_t> TokenWeightShape(const TransformerSize& size,
-                                      const BlockConfig& block) {
-  return {PartSize(size.vocabulary, block.split.tensor), size.width};
-}
-
 LayerSpec EmbeddingLayer(const TransformerSize& size,
                          const BlockConfig& block) {
+  const TransformerPart part = TransformerPartOf(block);
+  LayerMemory memory = EmbeddingMemory(part, size.vocabulary);
   return {.name = "embedding",
           .output_shape = {size.sequence_length, size.width},
-          .part_shape = {TokensBetweenLayers(block.sequence, block.split),
-                         size.width},
+          .part_shape = {part.tokens_between, size.width},
           .parameters = (size.vocabulary + size.sequence_length) * size.width,
-          .part_parameters = {TokenWeightShape(size, block),
-                              {size.sequence_length, size.width}},
-          .kept = {.dropout_masks = block.dropout > 0 ? OfTokens(block) : 0},
+          .part_parameters = std::move(memory.parameters),
+          .kept = memory.kept,
           .exchanged_along_tp = ExchangesOfTokens(1, block),
           .has_dropout = block.dropout > 0,
           .build = [size, block](LayerContext& context) {
@@ -140,14 +134,16 @@ std::shared_ptr<Head> BuildHead(const TransformerSize& size,
 LayerSpec HeadLayer(const TransformerSize& size, const BlockConfig& block,
                     bool tied) {
   const int64_t weights = size.vocabulary * size.width;
-  const std::vector<int64_t> part = TokenWeightShape(size, block);
+  const TransformerPart part = TransformerPartOf(block);
+  LayerMemory memory = HeadMemory(part, size.vocabulary);
+  const int64_t vocabulary = memory.parameters[0][0];
+  if (tied) memory.parameters.clear();
   return {.name = "head",
           .output_shape = {size.sequence_length, size.vocabulary},
-          .part_shape = {TokensHere(block.sequence, block.split), part[0]},
+          .part_shape = {part.tokens_here, vocabulary},
           .parameters = tied ? 0 : weights,
-          .part_parameters = std::vector(tied ? 0 : 1, part),
-          .kept = {.values = OfTokens(block),
-                   .cast_weights = static_cast<double>(part[0] * part[1])},
+          .part_parameters = std::move(memory.parameters),
+          .kept = memory.kept,
           .exchanged_along_tp = ExchangesOfTokens(1, block),
           .flops = 2.0 * static_cast<double>(weights) *
                    static_cast<double>(size.sequence_length),
@@ -183,7 +179,7 @@ absl::StatusOr<ModelSpec> GptSpec(const ModelConfig& config) {
   spec.layers.push_back(HeadLayer(size, block, config.tied_head));
   if (config.tied_head) {
     spec.ties = {{0, spec.layers.size() - 1, kTokenWeight, kHeadWeight,
-                  TokenWeightShape(size, block)}};
+                  spec.layers[0].part_parameters[0]}};
   }
   return spec;
 }

@@ -22,13 +22,6 @@ double WeightBytes(const LayerSpec& layer) {
   return kWideBytes * weights;
 }
 
-// Of one example.
-double KeptBytes(const LayerSpec& layer, double value_bytes) {
-  const KeptForBackward& kept = layer.kept;
-  return value_bytes * (kept.values + kept.attention_weights) +
-         kWideBytes * kept.wide_values + kept.pooled_values;
-}
-
 }  // namespace
 
 LayerBytes BytesOf(const ModelSpec& spec, size_t layer, double examples,
@@ -43,7 +36,10 @@ LayerBytes BytesOf(const ModelSpec& spec, size_t layer, double examples,
   const double weights = WeightBytes(own);
   // In addition to the input.
   const double kept =
-      std::max(0.0, examples * KeptBytes(own, value_bytes) -
+      std::max(0.0, KeptBytes(own.kept, examples,
+                              {.value_bytes = value_bytes,
+                               .mask_bytes = 0,
+                               .attention_weight_bytes = value_bytes}) -
                         (own.keeps_input && !first ? input : 0.0));
   const double input_gradient = first ? 0 : input;
   return {

@@ -18,6 +18,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "trainers/models/division.h"
+#include "trainers/models/memory/layer_memory.h"
 
 namespace rankwise {
 
@@ -70,30 +71,6 @@ struct LayerContext {
   std::map<std::string, bool> owner_kept;
 };
 
-// What a layer's forward keeps for its backward on this rank: numbers of each
-// example, but for cast_weights. What two layers share counts in the later one,
-// whose input it is; the batch itself does not count.
-struct KeptForBackward {
-  double values = 0;  // of --precision's type
-  // fp32 under any precision, except on a CPU with bf16 parameters: bf16.
-  double wide_values = 0;
-  // Outputs of ReluMaxPool, of which each keeps a byte on a CPU, and elsewhere
-  // the four values that it is the largest of and where it came from, in 64
-  // bits.
-  double pooled_values = 0;
-  double dropout_masks = 0;  // as large as a value on a CPU, else a byte
-  // Of attention that no fused kernel computes: with dropout on a CPU.
-  double attention_weights = 0;
-  // What autocast adds: copies of an input that counts nowhere else, and of
-  // the weights, once per forward.
-  double cast_values = 0, cast_weights = 0;
-  // On top of all, of --precision's type, from the gradients of the inputs
-  // until those of the weights, where a pipeline computes these later: the
-  // gradients of outputs, less what only the inputs' needed. 0 where it is not
-  // known.
-  double until_weight_grad = 0;
-};
-
 struct LayerSpec {
   std::string name;  // prefix of its parameters' names; no dots
   std::vector<int64_t> output_shape;  // of one example, whole
@@ -102,7 +79,7 @@ struct LayerSpec {
   std::vector<int64_t> part_shape = {};
   int64_t parameters = 0;  // whole; a tied weight counts in the owning layer
   // The shapes of what one rank has of them.
-  std::vector<std::vector<int64_t>> part_parameters = {};
+  ParameterShapes part_parameters = {};
   KeptForBackward kept = {};
   // Whether the layer's input is among them: else a stage that begins with it
   // keeps what it has received.

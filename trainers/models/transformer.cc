@@ -244,76 +244,34 @@ double ExchangesOfTokens(int times, const BlockConfig& config) {
                              config.features);
 }
 
-namespace {
-
-// Per token h features, a heads and t ranks along tp. Korthikanti et al. 2022,
-// table 2, counts bytes of 16-bit values, here are the values: of "tensor and
-// sequence parallel", 34 h / t, masks of 2 h left out, 16 h / t values; without
-// --sequence_parallel 4 h of them, the norms' inputs and outputs, are on every
-// rank. Its 5 a s, the attention's weights, are not kept: fused kernels compute
-// them again from the sums of their rows, as with the paper's selective
-// recomputation.
-KeptForBackward KeptByBlock(const BlockConfig& config) {
-  const auto h = static_cast<double>(config.features);
-  const double t = config.split.tensor;
-  const double a = static_cast<double>(config.heads) / t;
-  const auto here =
-      static_cast<double>(TokensHere(config.sequence, config.split));
-  const auto between =
-      static_cast<double>(TokensBetweenLayers(config.sequence, config.split));
-  KeptForBackward kept;
-  // The norms' outputs; q, k, v and what attention makes of them; what goes
-  // into GELU and what comes out.
-  kept.values = between * 2 * h + here * (3 + 1 + 4 + 4) * h / t;
-  // Ulysses gives back what attention made as a copy.
-  const bool copies = config.split.context > 1 &&
-                      config.split.method == ContextMethod::kUlysses;
-  if (copies) kept.values += here * h / t;
-  // The norms' inputs, the residual stream, and their means and deviations.
-  kept.wide_values = between * (2 * h + 4);
-  // The sums of attention's rows are always fp32: where casts are 16-bit, two
-  // values each.
-  kept.values += here * a;
-  kept.cast_values = here * a;
-  kept.cast_weights = 12 * h * h / t;
-  // Of the two norms' outputs, and of what is added twice to the residual
-  // stream. Those of q, k, v and what goes into GELU take the place of these.
-  kept.until_weight_grad = 4 * between * h;
-  if (config.dropout == 0) return kept;
-  kept.dropout_masks = between * 2 * h;
-  // Softmax, its mask and what is left.
-  kept.attention_weights =
-      3 * a * here * static_cast<double>(config.sequence.tokens);
-  return kept;
+TransformerPart TransformerPartOf(const BlockConfig& config) {
+  const ModelSplit& split = config.split;
+  return {
+      .features = config.features,
+      .heads = config.heads,
+      .tensor = split.tensor,
+      .tokens = config.sequence.tokens,
+      .tokens_here = TokensHere(config.sequence, split),
+      .tokens_between = TokensBetweenLayers(config.sequence, split),
+      .dropout = config.dropout > 0,
+      .copies_attention =
+          split.context > 1 && split.method == ContextMethod::kUlysses,
+  };
 }
-
-}  // namespace
 
 LayerSpec BlockLayer(const std::string& name, const BlockConfig& config) {
   const int64_t features = config.features, tokens = config.sequence.tokens;
-  // Of a layer divided along tp.
-  const int64_t part = features / config.split.tensor;
+  const TransformerPart part = TransformerPartOf(config);
+  LayerMemory memory = BlockMemory(part);
   // Of attention, 4 f^2; of the MLP, 8 f^2.
   const int64_t weights = 12 * features * features;
   return {.name = name,
           .output_shape = {tokens, features},
-          .part_shape = {TokensBetweenLayers(config.sequence, config.split),
-                         features},
+          .part_shape = {part.tokens_between, features},
           // The biases of qkv, the two projections and expand; two norms.
           .parameters = weights + (3 + 1 + 1 + 4) * features + 4 * features,
-          .part_parameters = {{features},
-                              {features},  // norm1
-                              {3 * part, features},
-                              {3 * part},
-                              {features, part},
-                              {features},
-                              {features},
-                              {features},  // norm2
-                              {4 * part, features},
-                              {4 * part},
-                              {features, 4 * part},
-                              {features}},
-          .kept = KeptByBlock(config),
+          .part_parameters = std::move(memory.parameters),
+          .kept = memory.kept,
           // Attention and the MLP, each once forward and once backward.
           .exchanged_along_tp = ExchangesOfTokens(4, config),
           .flops = 2.0 * static_cast<double>(tokens) *
@@ -324,23 +282,16 @@ LayerSpec BlockLayer(const std::string& name, const BlockConfig& config) {
           }};
 }
 
-double OfTokens(const BlockConfig& config) {
-  return static_cast<double>(
-      TokensBetweenLayers(config.sequence, config.split) * config.features);
-}
-
 LayerSpec NormLayer(const std::string& name, const BlockConfig& config) {
   const int64_t features = config.features;
+  const TransformerPart part = TransformerPartOf(config);
+  LayerMemory memory = NormMemory(part);
   return {.name = name,
           .output_shape = {config.sequence.tokens, features},
-          .part_shape = {TokensBetweenLayers(config.sequence, config.split),
-                         features},
+          .part_shape = {part.tokens_between, features},
           .parameters = 2 * features,
-          .part_parameters = {{features}, {features}},
-          // The input, and each token's mean and deviation.
-          .kept = {.wide_values = OfTokens(config) *
-                                  (1 + 2.0 / static_cast<double>(features)),
-                   .until_weight_grad = OfTokens(config)},
+          .part_parameters = std::move(memory.parameters),
+          .kept = memory.kept,
           .build = [features](LayerContext& context) {
             torch::nn::LayerNorm norm = Norm(features, context);
             return Layer{norm.ptr(), [norm](const torch::Tensor& x) mutable {

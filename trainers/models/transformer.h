@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "trainers/models/memory/layer_memory.h"
 #include "trainers/models/model.h"
 
 namespace rankwise {
@@ -75,8 +76,8 @@ LayerSpec BlockLayer(const std::string& name, const BlockConfig& config);
 // The numbers of one example in `times` exchanges of all its tokens along tp.
 double ExchangesOfTokens(int times, const BlockConfig& config);
 
-// The numbers of one example's tokens between layers.
-double OfTokens(const BlockConfig& config);
+// This rank's part of a transformer of such blocks.
+TransformerPart TransformerPartOf(const BlockConfig& config);
 
 // Layer normalisation of the tokens between layers as a layer: [B, tokens,
 // features] to the same.

@@ -87,18 +87,18 @@ class VitEmbedding : public torch::nn::Module {
 LayerSpec EmbeddingLayer(const BlockConfig& block) {
   constexpr int64_t kPatchInputs = kChannels * kPatch * kPatch;
   const int64_t features = block.features;
+  const TransformerPart part = TransformerPartOf(block);
   return {
       .name = "embedding",
       .output_shape = {kTokens, features},
-      .part_shape = {TokensBetweenLayers(block.sequence, block.split),
-                     features},
+      .part_shape = {part.tokens_between, features},
       // Convolution with bias, class token, positions.
       .parameters = (kPatchInputs + 1 + 1 + kTokens) * features,
       .part_parameters = {{features, kChannels, kPatch, kPatch},
                           {features},
                           {1, 1, features},
                           {kTokens, features}},
-      .kept = {.dropout_masks = block.dropout > 0 ? OfTokens(block) : 0,
+      .kept = {.dropout_masks = part.dropout ? part.StreamValues() : 0,
                .cast_values = kChannels * kSide * kSide,
                .cast_weights = static_cast<double>(kPatchInputs * features)},
       .flops = 2.0 * static_cast<double>(kPatches * kPatchInputs * features),

@@ -17,76 +17,61 @@ class StageMemory {
       : config_(config),
         device_(device),
         model_(model),
-        has_bf16_parameters_(has_bf16_parameters) {}
+        has_bf16_parameters_(has_bf16_parameters),
+        types_(KeptTypesOf(config.precision, device, has_bf16_parameters)) {}
 
   // Of one micro-batch.
   StageBytes Of(const LayerRange& range, bool recompute) const {
-    StageBytes stage;
-    stage.input = MessageBytes(range.begin);
-    stage.output = MessageBytes(range.end);
-    const double kept = Kept(range) - (SharesInput(range) ? stage.input : 0);
-    // The first stage has no input gradient, and leaves everything to W; the
-    // gradient of its output takes the place of the output.
-    stage.until_weight_grad =
-        kept + (range.begin == 0 ? stage.output : AddedUntilW(range));
-    if (recompute) {
-      stage.recomputed = kept + stage.output;
-    } else {
-      stage.kept = kept;
+    StageParts parts;
+    parts.input = MessageBytes(range.begin);
+    parts.output = MessageBytes(range.end);
+    parts.kept = static_cast<double>(ComputeActivations(
+        config_, device_, model_, range, has_bf16_parameters_));
+    parts.keeps_input = KeepsInput(range.begin);
+    for (size_t layer = range.begin; layer < range.end; ++layer) {
+      parts.until_weight_grad += types_.value_bytes * examples() *
+                                 model_.layers[layer].kept.until_weight_grad;
     }
-    return stage;
+    return StageBytesOf(parts, recompute);
   }
 
  private:
+  double examples() const {
+    return static_cast<double>(config_.data.batch_size);
+  }
   bool IsWide(size_t layer) const {
     return model_.layers[layer].kept.wide_values > 0;
   }
-  torch::ScalarType ValueType() const {
-    return config_.precision == Precision::kFp32 ? torch::kFloat
-                                                 : torch::kBFloat16;
+
+  // Of a number that goes into `layer`, which is not the first. Under autocast
+  // norms and blocks take and return fp32, unless the parameters are 16-bit.
+  double BytesInto(size_t layer) const {
+    const bool is_wide = IsWide(layer - 1) || IsWide(layer);
+    return is_wide && !has_bf16_parameters_ ? 4 : types_.value_bytes;
   }
 
-  // Into `layer`; 0 into the first layer and out of the last. Under autocast
-  // norms and blocks take and return fp32, unless the parameters are 16-bit.
+  // Into `layer`; 0 into the first layer and out of the last.
   double MessageBytes(size_t layer) const {
     if (layer == 0 || layer == model_.layers.size()) return 0;
-    return static_cast<double>(OutputBytes(
-        model_, {layer - 1, layer}, config_.data.batch_size, TypeInto(layer)));
-  }
-  torch::ScalarType TypeInto(size_t layer) const {
-    const bool is_wide = IsWide(layer - 1) || IsWide(layer);
-    return is_wide && !has_bf16_parameters_ ? torch::kFloat : ValueType();
+    double bytes = examples() * BytesInto(layer);
+    for (const int64_t size : model_.layers[layer - 1].part_shape)
+      bytes *= static_cast<double>(size);
+    return bytes;
   }
 
-  // Whether what the first layer keeps for backward is the input itself, and
-  // not a copy of another type.
-  bool SharesInput(const LayerRange& range) const {
-    if (range.begin == 0 || !model_.layers[range.begin].keeps_input)
-      return false;
-    const bool in_16_bits =
-        has_bf16_parameters_ && device_ == c10::DeviceType::CPU;
-    const torch::ScalarType kept =
-        IsWide(range.begin) && !in_16_bits ? torch::kFloat : ValueType();
-    return kept == TypeInto(range.begin);
-  }
-
-  double Kept(const LayerRange& range) const {
-    return static_cast<double>(ComputeActivations(config_, device_, model_,
-                                                  range, has_bf16_parameters_));
-  }
-
-  double AddedUntilW(const LayerRange& range) const {
-    double numbers = 0;
-    for (size_t layer = range.begin; layer < range.end; ++layer)
-      numbers += model_.layers[layer].kept.until_weight_grad;
-    return static_cast<double>(c10::elementSize(ValueType())) * numbers *
-           static_cast<double>(config_.data.batch_size);
+  // Whether what the layer keeps for backward is the message itself, and not a
+  // copy of another type.
+  bool KeepsInput(size_t layer) const {
+    if (layer == 0 || !model_.layers[layer].keeps_input) return false;
+    const double kept = IsWide(layer) ? types_.wide_bytes : types_.value_bytes;
+    return kept == BytesInto(layer);
   }
 
   const TrainConfig& config_;
   const c10::DeviceType device_;
   const ModelSpec& model_;
   const bool has_bf16_parameters_;
+  const KeptTypes types_;
 };
 
 }  // namespace

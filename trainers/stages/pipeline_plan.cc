@@ -22,6 +22,7 @@
 #include "parallel/comm/communicator.h"
 #include "parallel/device/device_facts.h"
 #include "parallel/pipeline/engine/transport.h"
+#include "parallel/pipeline/simulation/memory.h"
 #include "parallel/pipeline/simulation/simulate.h"
 #include "records/text.h"
 #include "third_party/absl/status_macros.h"
@@ -247,29 +248,13 @@ absl::StatusOr<std::unique_ptr<PipelinePlan>> PipelinePlan::Create(
       const Schedule* schedule,
       plan->ScheduleFor(static_cast<size_t>(pipeline.micro_batches)));
   plan->activation_bytes_ = plan->ComputeActivations(config, *schedule);
-  plan->passes_ = plan->PassesOf(plan->full_);
-  return plan;
-}
-
-std::vector<Pass> PipelinePlan::PassesOf(const Schedule& schedule) const {
-  std::vector<Pass> passes;
-  std::map<int, size_t> last;  // backward, by stage
-  for (const int rank : ranks_here_) {
-    for (const Action& action : schedule.actions[static_cast<size_t>(rank)]) {
-      const LayerRange& layers = stages_[static_cast<size_t>(action.stage)];
-      const bool backward = action.kind == ActionKind::kBackward ||
-                            action.kind == ActionKind::kWeightGrad;
-      if (action.kind == ActionKind::kForward ||
-          (backward && config_.recompute)) {
-        passes.push_back({layers});
-      }
-      if (!backward) continue;
-      last[action.stage] = passes.size();
-      passes.push_back({layers, /*backward=*/true});
-    }
+  for (const StagePass& pass :
+       PassesOf(plan->full_, plan->ranks_here_, pipeline.recompute)) {
+    const LayerRange& layers = plan->stages_[static_cast<size_t>(pass.stage)];
+    plan->passes_.push_back(
+        {{layers.begin, layers.end}, pass.backward, pass.completes});
   }
-  for (const auto& [stage, pass] : last) passes[pass].completes = true;
-  return passes;
+  return plan;
 }
 
 absl::Status PipelinePlan::Cut(const TrainConfig& config, int num_stages) {

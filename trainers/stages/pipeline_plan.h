@@ -133,8 +133,6 @@ class PipelinePlan {
   PipelinePlan(const Worker& worker, const PipelineConfig& config,
                ModelSpec model);
   absl::Status Cut(const TrainConfig& config, int num_stages);
-  // What the ranks here run in a step of `schedule`.
-  std::vector<Pass> PassesOf(const Schedule& schedule) const;
   // The most that the ranks here hold together in a full step, computed: what
   // micro-batches keep for backward, and messages. `schedule` has
   // communication.
@@ -154,7 +152,7 @@ class PipelinePlan {
   std::vector<LayerProfile> profile_;
   std::vector<int> rank_of_stage_;
   int64_t activation_bytes_ = 0;          // of all ranks here, computed
-  std::vector<Pass> passes_;              // of all ranks here
+  std::vector<SectionPass> passes_;       // of all ranks here
   SimulationCosts costs_;                 // without stages: not measured
   Schedule full_;                         // of a full step, computation only
   std::map<size_t, Schedule> schedules_;  // by micro-batches

@@ -146,6 +146,41 @@ class RankMemory {
 
 }  // namespace
 
+StageBytes StageBytesOf(const StageParts& parts, bool recompute) {
+  StageBytes stage = {.input = parts.input, .output = parts.output};
+  const double kept = parts.kept - (parts.keeps_input ? parts.input : 0);
+  // The first stage has no input gradient, and leaves everything to W; the
+  // gradient of its output takes the place of the output.
+  const bool is_first = parts.input == 0;
+  stage.until_weight_grad =
+      kept + (is_first ? parts.output : parts.until_weight_grad);
+  if (recompute) {
+    stage.recomputed = kept + parts.output;
+  } else {
+    stage.kept = kept;
+  }
+  return stage;
+}
+
+std::vector<StagePass> PassesOf(const Schedule& schedule,
+                                absl::Span<const int> ranks, bool recompute) {
+  std::vector<StagePass> passes;
+  std::map<int, size_t> last;  // backward, by stage
+  for (const int rank : ranks) {
+    for (const Action& action : schedule.actions[static_cast<size_t>(rank)]) {
+      const bool backward = action.kind == ActionKind::kBackward ||
+                            action.kind == ActionKind::kWeightGrad;
+      if (action.kind == ActionKind::kForward || (backward && recompute))
+        passes.push_back({action.stage});
+      if (!backward) continue;
+      last[action.stage] = passes.size();
+      passes.push_back({action.stage, /*backward=*/true});
+    }
+  }
+  for (const auto& [stage, pass] : last) passes[pass].completes = true;
+  return passes;
+}
+
 double PeakBytes(const Schedule& schedule, absl::Span<const int> ranks,
                  const StepMemory& memory) {
   AllValues values(schedule);

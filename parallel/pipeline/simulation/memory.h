@@ -20,6 +20,30 @@ struct StageBytes {
   double recomputed = 0;         // where forward runs again: during B or I only
 };
 
+// What a stage's StageBytes are made of. The first stage has no input, the last
+// no output.
+struct StageParts {
+  double input = 0, output = 0;
+  double kept = 0;           // by the forwards of all layers
+  bool keeps_input = false;  // the message itself is among it
+  // On top of it from I to W.
+  double until_weight_grad = 0;
+};
+StageBytes StageBytesOf(const StageParts& parts, bool recompute);
+
+// A micro-batch's forward through a stage, or its backward, which ends with
+// gradients of the weights.
+struct StagePass {
+  int stage = 0;
+  bool backward = false;
+  bool completes = false;  // the stage's gradients of the step
+};
+
+// What `ranks` run in a step, those of one rank after those of another, in the
+// order of the schedule; with `recompute`, a forward before each backward.
+std::vector<StagePass> PassesOf(const Schedule& schedule,
+                                absl::Span<const int> ranks, bool recompute);
+
 struct StepMemory {
   std::vector<StageBytes> stages;
   // Stages keep their input and not their output, and run forward again.

@@ -10,6 +10,29 @@ constexpr int64_t kSumBytes = 4;  // of fp32
 
 }  // namespace
 
+UnitSize SizeOf(const std::vector<std::vector<int64_t>>& shapes,
+                int64_t ranks) {
+  UnitSize size;
+  for (const std::vector<int64_t>& shape : shapes) {
+    int64_t row = 1;
+    for (size_t i = 1; i < shape.size(); ++i) row *= shape[i];
+    size.numbers += shape[0] * row;
+    size.padded_numbers += (shape[0] + ranks - 1) / ranks * ranks * row;
+  }
+  return size;
+}
+
+double BytesHeld(const DividedTensors& tensors, const UnitSize& size, int zero,
+                 int64_t ranks) {
+  const bool divided = zero >= tensors.divided_from;
+  // Else the rows are views of the whole tensors.
+  const bool has_rows = divided || tensors.in_bf16 || tensors.rows_apart;
+  const double whole_bytes = tensors.in_bf16 ? 2 : tensors.row_bytes;
+  const auto rows = static_cast<double>(size.padded_numbers / ranks);
+  return (divided ? 0 : whole_bytes * static_cast<double>(size.numbers)) +
+         (has_rows ? tensors.row_bytes * rows : 0);
+}
+
 int64_t UnitBytes::MessageBytes(size_t unit) const {
   return config_.ranks == 1
              ? 0

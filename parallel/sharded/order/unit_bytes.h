@@ -24,7 +24,28 @@ struct UnshardedBytes {
 struct UnitSize {
   int64_t numbers = 0;         // of its parameters
   int64_t padded_numbers = 0;  // in a buffer of all ranks' lines
+
+  UnitSize& operator+=(const UnitSize& other) {
+    numbers += other.numbers;
+    padded_numbers += other.padded_numbers;
+    return *this;
+  }
 };
+
+// Of parameters of `shapes`, every one divided along its first dimension.
+UnitSize SizeOf(const std::vector<std::vector<int64_t>>& shapes, int64_t ranks);
+
+// Parameters or their gradients, which ZeRO divides from some stage on.
+struct DividedTensors {
+  int divided_from = 3;
+  double row_bytes = 4;  // of a number
+  bool in_bf16 = false;  // where they are whole; rows are apart
+  bool rows_apart = false;
+};
+
+// What a rank of `ranks` holds of `size` numbers.
+double BytesHeld(const DividedTensors& tensors, const UnitSize& size, int zero,
+                 int64_t ranks);
 
 struct UnitBytesConfig {
   int zero = 3;

@@ -1,0 +1,103 @@
+#include "trainers/models/memory/layer_memory.h"
+
+namespace rankwise {
+namespace {
+
+// A rank's part of the vocabulary along tp; the last ones are padded.
+std::vector<int64_t> TokenWeightShape(const TransformerPart& part,
+                                      int64_t vocabulary) {
+  return {(vocabulary + part.tensor - 1) / part.tensor, part.features};
+}
+
+// Per token h features, a heads and t ranks along tp. Korthikanti et al. 2022,
+// table 2, counts bytes of 16-bit values, here are the values: of "tensor and
+// sequence parallel", 34 h / t, masks of 2 h left out, 16 h / t values; without
+// --sequence_parallel 4 h of them, the norms' inputs and outputs, are on every
+// rank. Its 5 a s, the attention's weights, are not kept: fused kernels compute
+// them again from the sums of their rows, as with the paper's selective
+// recomputation.
+KeptForBackward KeptByBlock(const TransformerPart& part) {
+  const auto h = static_cast<double>(part.features);
+  const auto t = static_cast<double>(part.tensor);
+  const double a = static_cast<double>(part.heads) / t;
+  const auto here = static_cast<double>(part.tokens_here);
+  const auto between = static_cast<double>(part.tokens_between);
+  KeptForBackward kept;
+  // The norms' outputs; q, k, v and what attention makes of them; what goes
+  // into GELU and what comes out.
+  kept.values = between * 2 * h + here * (3 + 1 + 4 + 4) * h / t;
+  if (part.copies_attention) kept.values += here * h / t;
+  // The norms' inputs, the residual stream.
+  kept.wide_values = between * 2 * h;
+  if (part.has_statistics) {
+    kept.wide_values += between * 4;
+    // The sums of attention's rows are always fp32: where casts are 16-bit, two
+    // values each.
+    kept.values += here * a;
+    kept.cast_values = here * a;
+  }
+  kept.cast_weights = 12 * h * h / t;
+  // Of the two norms' outputs, and of what is added twice to the residual
+  // stream. Those of q, k, v and what goes into GELU take the place of these.
+  kept.until_weight_grad = 4 * between * h;
+  if (!part.dropout) return kept;
+  kept.dropout_masks = between * 2 * h;
+  // Softmax, its mask and what is left.
+  kept.attention_weights = 3 * a * here * static_cast<double>(part.tokens);
+  return kept;
+}
+
+}  // namespace
+
+double KeptBytes(const KeptForBackward& kept, double examples,
+                 const KeptTypes& types) {
+  const double values = kept.values + (types.casts ? kept.cast_values : 0);
+  const double of_example =
+      types.value_bytes * values + types.wide_bytes * kept.wide_values +
+      types.mask_bytes * kept.dropout_masks +
+      types.attention_weight_bytes * kept.attention_weights +
+      types.pooled_bytes * kept.pooled_values;
+  return examples * of_example +
+         (types.casts_weights ? types.value_bytes * kept.cast_weights : 0);
+}
+
+LayerMemory EmbeddingMemory(const TransformerPart& part, int64_t vocabulary) {
+  return {.parameters = {TokenWeightShape(part, vocabulary),
+                         {part.tokens, part.features}},
+          .kept = {.dropout_masks = part.dropout ? part.StreamValues() : 0}};
+}
+
+LayerMemory BlockMemory(const TransformerPart& part) {
+  const int64_t features = part.features, divided = features / part.tensor;
+  return {.parameters = {{features},
+                         {features},  // norm1
+                         {3 * divided, features},
+                         {3 * divided},
+                         {features, divided},
+                         {features},
+                         {features},
+                         {features},  // norm2
+                         {4 * divided, features},
+                         {4 * divided},
+                         {features, 4 * divided},
+                         {features}},
+          .kept = KeptByBlock(part)};
+}
+
+LayerMemory NormMemory(const TransformerPart& part) {
+  // The input, and each token's mean and deviation.
+  const int64_t statistics = part.has_statistics ? 2 : 0;
+  return {.parameters = {{part.features}, {part.features}},
+          .kept = {.wide_values = static_cast<double>(
+                       part.tokens_between * (part.features + statistics)),
+                   .until_weight_grad = part.StreamValues()}};
+}
+
+LayerMemory HeadMemory(const TransformerPart& part, int64_t vocabulary) {
+  const std::vector<int64_t> weight = TokenWeightShape(part, vocabulary);
+  return {.parameters = {weight},
+          .kept = {.values = part.StreamValues(),
+                   .cast_weights = static_cast<double>(weight[0] * weight[1])}};
+}
+
+}  // namespace rankwise
