@@ -4,6 +4,7 @@
 #define RANKWISE_ANALYSIS_ANSWER_ANSWER_H_
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -22,6 +23,7 @@
 #include "analysis/scaling/efficiency.h"
 #include "analysis/scaling/scaling_law.h"
 #include "analysis/stats/statistics.h"
+#include "analysis/text/table.h"
 
 namespace rankwise {
 
@@ -99,6 +101,9 @@ struct LayoutRow {
   // Slower than the fastest by more than noise: the interval of `behind` lies
   // above 1. True if there is no interval; false for the fastest itself.
   bool separated = false;
+  // What it spends most on beyond the fastest, for the same examples: "75 ms
+  // exposed communication along dp". "" where that is not known.
+  std::string spends_more = {};
 };
 
 // Cells of one size that do the same work, by different layouts.
@@ -106,7 +111,7 @@ struct LayoutComparison {
   Scaling scaling = Scaling::kStrong;
   int64_t world_size = 1;
   std::vector<LayoutRow> rows;  // the fastest first
-  std::string advice;           // which to use, and why: sentences
+  std::string advice;           // which to use
 };
 
 struct Finding {
@@ -174,12 +179,13 @@ std::string SerialTrend(const ScalingSeries& series);
 // several. From the ledgers and stragglers of `answer`.
 std::vector<LayoutComparison> CompareLayouts(const Answer& answer);
 
-// The advice at the largest world size; without text where nothing is compared.
-Finding WhichLayoutToUse(const Answer& answer);
-
 // From the figures of `answer`; a question that the runs do not answer has no
 // finding.
 std::vector<Finding> FindingsOf(const Answer& answer);
+
+// Of these, what predictions say, and how right they were.
+Finding WhatComesNext(const Answer& answer);
+Finding HowFarToTrust(const Answer& answer);
 
 // The time to a training loss next to the throughput, if `target_loss` is above
 // 0, and how stale gradients were, if any run had parameter servers.
@@ -187,31 +193,54 @@ std::vector<Finding> LearningFindings(absl::Span<const Cell> cells,
                                       absl::Span<const RunTrace> runs,
                                       double target_loss);
 
-// "ddp on 2 ranks, strong scaling", for sentences and headings.
+// "strong scaling", "fixed memory".
+std::string ScalingTitle(Scaling scaling);
+
+// "ddp on 2 ranks, strong scaling".
 std::string WaterfallName(const Waterfall& waterfall);
 
-// The answer as text for a terminal.
+// "with the same global batch of 64".
+std::string HeldEqual(const Cell& cell, Scaling scaling);
+
+// ScalingSeries::serial_trend as a sentence.
+std::string TrendSentence(const ScalingSeries& series);
 
 // Over the repetitions.
 double MedianOf(const Cell& cell, double PipelineUse::*metric);
 double MedianOf(const Cell& cell, double Throughput::*metric);
 
-// What was compared with what, the table of scaling, that of the pipelines
-// (PipelineTable), the ledgers, the findings and the notes.
+// What to beware of: "ranks shared cuda:0", ...
+std::vector<std::string> MarksOf(const Cell& cell);
+
+// A profiled pass through a layer in one direction. NaN: not known.
+struct LayerPass {
+  std::string layer;
+  std::string direction;  // "forward", "backward"
+  double seconds = 0;     // median
+  double flops = 0, bytes = 0;
+  double flops_per_second = std::numeric_limits<double>::quiet_NaN();
+  double bytes_per_second = std::numeric_limits<double>::quiet_NaN();
+  double flops_per_byte = std::numeric_limits<double>::quiet_NaN();
+  // The least time that the device's limits allow, and which of them does.
+  double limit_seconds = std::numeric_limits<double>::quiet_NaN();
+  std::string bound = {};  // "compute", "memory"; "": not known
+};
+
+std::vector<LayerPass> PassesOf(const LayerProfile& profile);
+
+// All tables with rows, as the terminal and the report show them.
+std::vector<Table> TablesOf(const Answer& answer);
+
+// Of these, the layouts, the planner's score, two tables of the cells with
+// schedule records, and the rows of comm_bench, each as medians over
+// repetitions. Without rows where there are none; ablations have no row.
+Table LayoutTable(const Answer& answer);
+std::vector<Table> PlannerTables(const Answer& answer);
+std::vector<Table> PipelineTables(absl::Span<const Cell> cells);
+Table CallTable(absl::Span<const Configuration> calls);
+
+// For a terminal: the tables, the findings and the notes.
 std::string AnswerText(const Answer& answer);
-
-// One row per layout: throughput, memory, exposed communication by axis and
-// bubble. "" where nothing is compared.
-std::string LayoutTable(const Answer& answer);
-
-// The planner's layouts next to what was measured, and its choices. "" without
-// a score.
-std::string PlannerTable(const Answer& answer);
-
-// Two tables, in each one row per cell with schedule records, medians over its
-// repetitions, under headings and above an empty line. "" where no cell has
-// any. Ablations have no row.
-std::string PipelineTable(absl::Span<const Cell> cells);
 
 }  // namespace rankwise
 

@@ -10,6 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "analysis/answer/answer.h"
+#include "analysis/text/table.h"
 #include "analysis/text/text_table.h"
 #include "records/text.h"
 
@@ -20,14 +21,10 @@ constexpr double kWorthSaying = 0.01;  // of the ideal speed
 constexpr size_t kNamedCauses = 3;
 constexpr size_t kToldLayouts = 3;  // of a way of scaling
 
-// ", 95 % interval [55.1, 58.2]", or nothing where there is none.
-std::string IntervalText(const Interval& interval) {
-  if (std::isnan(interval.low)) return "";
-  return absl::StrFormat(", 95 %% interval [%.1f, %.1f]", 100 * interval.low,
-                         100 * interval.high);
-}
+std::string PercentDigits(double share) { return FixedText(100 * share, 1); }
 
-std::string Milliseconds(double seconds) {
+// "12.3 ms"
+std::string InMilliseconds(double seconds) {
   return absl::StrCat(MillisecondsText(seconds), " ms");
 }
 
@@ -46,62 +43,38 @@ const ScalingRow* BestOfTheLargest(const Answer& answer,
   return best;
 }
 
-std::string HeldEqual(const Cell& cell, Scaling scaling) {
-  if (scaling == Scaling::kStrong) {
-    return absl::StrCat("the same global batch of ", cell.global_batch);
-  }
-  if (scaling == Scaling::kWeak) {
-    return absl::StrCat("the same batch of ", BatchText(cell.rank_batch),
-                        " per rank");
-  }
-  return absl::StrFormat("the same memory per rank (%.0f MB)",
-                         cell.peak_bytes * 1e-6);
-}
-
-absl::string_view ScalingTitle(Scaling scaling) {
-  if (scaling == Scaling::kFixedMemory) return "Fixed memory";
-  return scaling == Scaling::kStrong ? "Strong scaling" : "Weak scaling";
-}
-
 absl::string_view ForcedMark(const ScalingRow& row) {
   return row.efficiency->warning.empty() ? "" : " (forced)";
 }
 
-std::string SpeedSentence(const ScalingRow& row, Scaling scaling) {
-  const Cell& cell = *row.cell;
-  const double ideal = static_cast<double>(cell.run.world_size) /
-                       static_cast<double>(row.base->run.world_size);
-  return absl::StrFormat(
-      "%s: %s, with %s, trains %.2f times as fast as %s (ideal %.3g): %s "
-      "efficiency%s%s.",
-      ScalingTitle(scaling), cell.Name(), HeldEqual(cell, scaling),
-      row.efficiency->speedup, row.base->Name(), ideal,
-      PercentText(row.efficiency->efficiency),
-      IntervalText(row.efficiency->efficiency_interval), ForcedMark(row));
-}
-
-std::string ScalingText(Scaling scaling) {
-  return scaling == Scaling::kFixedMemory
-             ? "with the same memory per rank"
-             : absl::StrCat("under ", ScalingName(scaling), " scaling");
-}
-
-// How far the base and the cell are from the hardware: efficiency alone
-// flatters a slow base. "" where their MFU, or a peak that both share, is not
-// known: cells of one device share a measured peak (Cell::peak_tflops), but
+// How far the cell and its base case are from the hardware's limit: efficiency
+// alone flatters a slow base. "" where their MFU, or a peak that both share, is
+// not known: cells of one device share a measured peak (Cell::peak_tflops), but
 // stated peaks may differ. Nor where one is above 100 %: that peak is wrong.
-std::string HardwareSentence(const ScalingRow& row, Scaling scaling) {
+std::string MfuClause(const ScalingRow& row) {
   const double base = ModelFlopsUtilization(*row.base);
   const double cell = ModelFlopsUtilization(*row.cell);
   if (std::isnan(base) || std::isnan(cell) || std::max(base, cell) > 1 ||
       row.base->peak_tflops != row.cell->peak_tflops) {
     return "";
   }
+  return absl::StrCat("; MFU ", PercentText(cell), ", its base case's ",
+                      PercentText(base));
+}
+
+std::string SpeedSentence(const ScalingRow& row, Scaling scaling) {
+  const Cell& cell = *row.cell;
+  const double ideal = static_cast<double>(cell.run.world_size) /
+                       static_cast<double>(row.base->run.world_size);
+  std::string title = ScalingTitle(scaling);
+  title[0] = absl::ascii_toupper(title[0]);
   return absl::StrFormat(
-      "Of what the hardware can do, by %s of every device, "
-      "%s reaches %s (MFU), and %s, %s, reaches %s of all its devices.",
-      PeakText(*row.cell), row.base->Name(), PercentText(base),
-      row.cell->Name(), ScalingText(scaling), PercentText(cell));
+      "%s: %s, %s, trains %.2f times as fast as %s (ideal %.3g): %s "
+      "efficiency%s%s%s.",
+      title, cell.Name(), HeldEqual(cell, scaling), row.efficiency->speedup,
+      row.base->Name(), ideal, PercentText(row.efficiency->efficiency),
+      IntervalClause(row.efficiency->efficiency_interval, PercentDigits),
+      ForcedMark(row), MfuClause(row));
 }
 
 // If no row with an efficiency is strong, weak or fixed-memory scaling: what
@@ -132,14 +105,10 @@ Finding HowWellItScales(const Answer& answer) {
     const ScalingRow* row = BestOfTheLargest(answer, ScalingName(scaling));
     if (row == nullptr) continue;
     sentences.push_back(SpeedSentence(*row, scaling));
-    const std::string hardware = HardwareSentence(*row, scaling);
-    if (!hardware.empty()) sentences.push_back(hardware);
   }
   for (const ScalingSeries& series : answer.series) {
     if (series.serial_trend.empty()) continue;
-    sentences.push_back(absl::StrCat("The serial fraction of ", series.trainer,
-                                     " (Karp and Flatt, strong scaling) ",
-                                     series.serial_trend, "."));
+    sentences.push_back(TrendSentence(series));
   }
   if (sentences.empty()) sentences.push_back(WithoutScalingSentence(answer));
   return {"How well it scales", absl::StrJoin(sentences, "\n")};
@@ -163,24 +132,18 @@ std::vector<Loss> LargestFirst(const Waterfall& waterfall) {
   return losses;
 }
 
-// " [11.2, 12.8]": the interval of the absolute value in milliseconds; "" if
-// the loss has no interval.
-std::string IntervalText(const Loss& loss) {
-  if (std::isnan(loss.interval.low)) return "";
-  const Interval& interval = loss.interval;
-  return loss.seconds < 0
-             ? absl::StrFormat(" [%.3g, %.3g]", -1e3 * interval.high,
-                               -1e3 * interval.low)
-             : absl::StrFormat(" [%.3g, %.3g]", 1e3 * interval.low,
-                               1e3 * interval.high);
-}
-
-// "19.2 points to exposed communication along dp (12 ms [11.2, 12.8] a step)"
+// "19.2 points to exposed communication along dp (12 ms [11.2, 12.8] a step)",
+// of a gain the absolute values.
 std::string PointsText(const Loss& loss) {
+  const bool gained = loss.seconds < 0;
+  const Interval& signed_ends = loss.interval;
+  const Interval ends =
+      gained ? Interval{-signed_ends.high, -signed_ends.low} : signed_ends;
   return absl::StrFormat(
       "%.1f points %s %s (%s%s a step)", 100 * std::abs(loss.efficiency_points),
-      loss.efficiency_points < 0 ? "by" : "to", LossName(loss.cause),
-      Milliseconds(std::abs(loss.seconds)), IntervalText(loss));
+      gained ? "by" : "to", LossName(loss.cause),
+      InMilliseconds(std::abs(loss.seconds)),
+      std::isnan(ends.low) ? "" : " " + IntervalText(ends, MillisecondsText));
 }
 
 std::string CostSentence(const Waterfall& waterfall) {
@@ -258,19 +221,21 @@ std::string LinkBetweenHosts(const Answer& answer, const Waterfall& waterfall) {
     if (!across.ok()) continue;
     const std::string cause =
         absl::StrCat(" The link between hosts is the cause: 4 MiB among ",
-                     ranks, " ranks take ", Milliseconds(across->seconds),
+                     ranks, " ranks take ", InMilliseconds(across->seconds),
                      " over ", cell.hosts, " hosts, ");
     // Every message crosses the link.
     if (ranks == cell.hosts) return cause + "each of which has one rank.";
     const auto within = network.Estimate("all_reduce", kBytes, ranks);
     if (!within.ok() || across->seconds < kSlower * within->seconds) continue;
-    return absl::StrCat(cause, "and ", Milliseconds(within->seconds),
+    return absl::StrCat(cause, "and ", InMilliseconds(within->seconds),
                         " within one.");
   }
   return "";
 }
 
-// Of the straggler that costs the largest share of its cell's step.
+// Of the straggler that costs the largest share of its cell's step, and, where
+// its rank is slow in most of the layouts that are compared at one size, of
+// those: no choice among them avoids it.
 std::string StragglerSentence(const Answer& answer) {
   const auto worst = absl::c_max_element(
       answer.stragglers, [](const CellStraggler& a, const CellStraggler& b) {
@@ -279,18 +244,36 @@ std::string StragglerSentence(const Answer& answer) {
   if (worst == answer.stragglers.end()) return "";
   const Straggler& straggler = worst->straggler;
   const bool once = straggler.runs == 1;
-  return absl::StrFormat(
+  std::string text = absl::StrFormat(
       "%s %d of %s, %s slower than the others by %s a step%s (95 %% "
       "confidence: at least %.3g ms), %s of the step%s.",
       once ? "In its only run, rank" : "Rank", straggler.rank,
       CellLabel(*worst->cell), once ? "was" : "is",
-      Milliseconds(straggler.seconds),
+      InMilliseconds(straggler.seconds),
       once ? "" : absl::StrCat(", the mean of ", straggler.runs, " runs"),
       1e3 * straggler.least_seconds, PercentText(straggler.share),
       once
           ? ": more --repetitions would show whether the rank is slow in every "
             "run or was only placed badly in this one"
           : "");
+  for (const LayoutComparison& layouts : answer.layouts) {
+    std::vector<double> shares;
+    for (const CellStraggler& slow : answer.stragglers) {
+      const bool compared = absl::c_any_of(
+          layouts.rows,
+          [&slow](const LayoutRow& row) { return row.cell == slow.cell; });
+      if (compared && slow.straggler.rank == straggler.rank)
+        shares.push_back(slow.straggler.share);
+    }
+    if (shares.size() < 2 || 2 * shares.size() <= layouts.rows.size()) continue;
+    absl::StrAppendFormat(
+        &text,
+        " It is slower in %d of the %d layouts of %d ranks, by %s of the step "
+        "at the median: no layout avoids that.",
+        shares.size(), layouts.rows.size(), layouts.world_size,
+        PercentText(Median(shares)));
+  }
+  return text;
 }
 
 Finding WhatCostsMost(const Answer& answer) {
@@ -316,139 +299,49 @@ Finding WhatToChange(const Answer& answer) {
   return {"What to change", absl::StrJoin(sentences, "\n")};
 }
 
-std::string RateInterval(const Prediction& prediction) {
-  const double low = prediction.unit.Rate(prediction.examples_interval.low);
-  const double high = prediction.unit.Rate(prediction.examples_interval.high);
-  if (std::isnan(low)) return "no interval";
-  const std::string ends = std::isinf(high)
-                               ? absl::StrFormat("from %.0f up", low)
-                               : absl::StrFormat("[%.0f, %.0f]", low, high);
-  return prediction.conditions.empty()
-             ? absl::StrCat("95 % interval ", ends)
-             : absl::StrCat(IntervalKind(prediction.conditions), ": ", ends);
-}
-
-// The predictions are of one trainer at rising world sizes.
-Finding WhatComesNext(const Answer& answer) {
-  if (answer.predictions.empty()) return {};
-  std::vector<std::string> speeds, waits;
-  std::string links;
-  std::vector<std::string> extrapolations;
-  for (const Prediction& prediction : answer.predictions) {
-    speeds.push_back(absl::StrFormat(
-        "%.0f %s on %d ranks (%s)",
-        prediction.unit.Rate(prediction.examples_per_second),
-        prediction.unit.RateName(), prediction.layout.world_size(),
-        RateInterval(prediction)));
-    waits.push_back(Milliseconds(prediction.exposed_comm_seconds));
-    for (const std::string& line : prediction.extrapolations) {
-      if (!absl::c_linear_search(extrapolations, line))
-        extrapolations.push_back(line);
-    }
-    const std::string link = LinkSentence(prediction);
-    if (!link.empty()) absl::StrAppend(&links, " ", link);
-  }
-  return {"What happens at the next size",
-          absl::StrCat(
-              "With a batch of ", answer.predictions[0].layout.batch_per_rank,
-              " per rank, ddp would train ", Listed(speeds), "; of a step, ",
-              Listed(waits),
-              " would be communication that computing does not hide.", links,
-              extrapolations.empty()
-                  ? ""
-                  : absl::StrCat(" Beyond what was measured: ",
-                                 absl::StrJoin(extrapolations, "; "), "."))};
-}
-
-std::string ResidualSentence(const Answer& answer) {
-  const auto worst = absl::c_max_element(
-      answer.ledgers, [](const CellLedger& a, const CellLedger& b) {
-        return a.ledger.median_residual_share < b.ledger.median_residual_share;
-      });
-  if (worst == answer.ledgers.end()) return "";
-  return absl::StrCat("The ledger's parts explain all but ",
-                      PercentText(worst->ledger.median_residual_share),
-                      " of the step at worst (", worst->cell->Name(),
-                      ", median over steps).");
-}
-
-// "3.2 ms less", "0.5 ms more"
-std::string LessOrMore(double saved_seconds) {
-  return absl::StrCat(Milliseconds(std::abs(saved_seconds)),
-                      saved_seconds < 0 ? " more" : " less");
-}
-
-std::string AblationSentence(const Ablation& ablation) {
-  const std::string saved =
-      absl::StrCat("Without communication, ", CellLabel(*ablation.cell),
-                   ", takes ", LessOrMore(ablation.saved_seconds), " a step");
-  if (ablation.saved_seconds <= 0) {
-    return saved +
-           ": the machine was not the same for both, and the ledger is not "
-           "tested.";
-  }
-  if (ablation.captured) {
-    return saved +
-           ". Its steps are captured graphs, whose parts the ledger cannot "
-           "separate: this is all that is known of what communication costs "
-           "there.";
-  }
-  return absl::StrCat(
-      saved, ": by the ledger ",
-      LessOrMore(ablation.exposed_seconds + ablation.bubble_seconds),
-      " waiting and ", LessOrMore(ablation.slowed_seconds),
-      " computing, which ",
-      std::abs(ablation.disagreement) > 1
-          ? "does not explain it."
-          : absl::StrCat("explains it but for ",
-                         PercentText(std::abs(ablation.disagreement)), "."));
-}
-
-// "; 80.0 % of them lay in their predicted interval, at the median 0.4 times as
-// wide as the step is long".
-std::string CoverageText(const Score& score) {
-  if (std::isnan(score.coverage)) {
-    return "; too few runs were fitted for intervals that could be judged";
-  }
-  return absl::StrFormat(
-      "; %s of them lay in their predicted interval, at the median %.2g times "
-      "as wide as the step is long",
-      PercentText(score.coverage), score.median_relative_width);
-}
-
-// Calls among two ranks are the smallest there are to measure.
-std::string ScoreSentence(const Score& score) {
-  const std::string known =
-      score.fitted_up_to == 1
-          ? "1 rank, with communication as measured between 2 and computing "
-            "next to another rank as measured without communication"
-          : absl::StrCat("up to ", Counted(score.fitted_up_to, "rank"));
-  return absl::StrFormat(
-      "Predicted from %s, the steps of %s were off by %s at the median%s.",
-      known, Counted(score.points.size(), "larger configuration"),
-      PercentText(score.median_absolute_error), CoverageText(score));
-}
-
-Finding HowFarToTrust(const Answer& answer) {
-  std::string text = ResidualSentence(answer);
-  for (const Ablation& ablation : answer.ablations) {
-    if (!ablation.cell->pipelines.empty()) continue;  // in the report's table
-    absl::StrAppend(&text, "\n", AblationSentence(ablation));
-  }
-  for (const Score& score : answer.scores) {
-    absl::StrAppend(&text, "\n", ScoreSentence(score));
-  }
-  return {"How far to trust this", text};
-}
-
 }  // namespace
 
+std::string ScalingTitle(Scaling scaling) {
+  if (scaling == Scaling::kFixedMemory) return "fixed memory";
+  return absl::StrCat(ScalingName(scaling), " scaling");
+}
+
+std::string HeldEqual(const Cell& cell, Scaling scaling) {
+  switch (scaling) {
+    case Scaling::kStrong:
+      return absl::StrCat("with the same global batch of ", cell.global_batch);
+    case Scaling::kWeak:
+      return absl::StrCat("with the same batch of ", BatchText(cell.rank_batch),
+                          " per rank");
+    case Scaling::kFixedMemory:
+      break;
+  }
+  return absl::StrCat("with the same memory of ",
+                      MegabytesText(cell.peak_bytes), " per rank");
+}
+
+std::string TrendSentence(const ScalingSeries& series) {
+  return absl::StrCat("The serial fraction of ", series.trainer,
+                      " (Karp and Flatt, strong scaling) ", series.serial_trend,
+                      ".");
+}
+
 std::string WaterfallName(const Waterfall& waterfall) {
-  return absl::StrCat(
-      waterfall.cell->Name(), ", ",
-      waterfall.scaling == Scaling::kFixedMemory
-          ? "fixed memory"
-          : absl::StrCat(ScalingName(waterfall.scaling), " scaling"));
+  return absl::StrCat(waterfall.cell->Name(), ", ",
+                      ScalingTitle(waterfall.scaling));
+}
+
+// The advice at the largest world size.
+Finding WhichLayoutToUse(const Answer& answer) {
+  int64_t largest = 0;
+  for (const LayoutComparison& layouts : answer.layouts) {
+    largest = std::max(largest, layouts.world_size);
+  }
+  std::vector<std::string> advice;
+  for (const LayoutComparison& layouts : answer.layouts) {
+    if (layouts.world_size == largest) advice.push_back(layouts.advice);
+  }
+  return {"Which layout to use", absl::StrJoin(advice, "\n")};
 }
 
 std::vector<Finding> FindingsOf(const Answer& answer) {

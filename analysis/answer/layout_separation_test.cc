@@ -24,6 +24,7 @@
 #include "analysis/answer/answer.h"
 #include "analysis/runs/throughput.h"
 #include "analysis/runs/trace_for_test.h"
+#include "analysis/text/table.h"
 #include "records/run_origin.h"
 
 namespace rankwise {
@@ -104,7 +105,7 @@ std::vector<Printed> ReadTable(const Answer& answer) {
       R"((layout\d\d) .*\] +(fastest|[\d.]+ \[([\d.]+), [\d.]+\]( ~)?) .*)");
   std::vector<Printed> studies;
   const std::vector<std::string> lines =
-      absl::StrSplit(LayoutTable(answer), '\n');
+      absl::StrSplit(TableText(LayoutTable(answer)), '\n');
   for (const std::string& line : lines) {
     std::smatch match;
     if (!std::regex_match(line, match, row)) continue;
@@ -116,10 +117,13 @@ std::vector<Printed> ReadTable(const Answer& answer) {
     EXPECT_GE(std::stod(match[3]), 1) << line;
   }
   EXPECT_EQ(studies.size(), answer.layouts.size());
-  for (size_t i = 0; i < studies.size(); ++i) {
-    EXPECT_EQ(studies[i].separated > 0,
-              absl::StrContains(answer.layouts[i].advice, " takes "))
-        << answer.layouts[i].advice;
+  // The sentence names the layouts that are not separated from the fastest.
+  for (const LayoutComparison& layouts : answer.layouts) {
+    for (const LayoutRow& row : layouts.rows) {
+      EXPECT_EQ(!row.separated,
+                absl::StrContains(layouts.advice, row.cell->Trainer()))
+          << layouts.advice;
+    }
   }
   return studies;
 }

@@ -7,6 +7,7 @@
 
 #include "analysis/answer/answer.h"
 #include "analysis/runs/trace_for_test.h"
+#include "analysis/text/table.h"
 
 namespace rankwise {
 namespace {
@@ -17,7 +18,10 @@ using ::testing::Not;
 
 std::string TableOf(const std::vector<RunTrace>& runs) {
   std::vector<std::string> left_out;
-  return PipelineTable(GroupIntoCells(runs, {10}, &left_out));
+  std::string text = "\n";
+  const std::vector<Cell> cells = GroupIntoCells(runs, {10}, &left_out);
+  for (const Table& table : PipelineTables(cells)) text += TerminalText(table);
+  return text;
 }
 
 RunTrace Pipeline(int64_t world_size, double step_seconds = 0.1) {
@@ -87,7 +91,7 @@ TEST(PipelineTable, ManyRanksAreTheLeastAndTheMostIdle) {
 }
 
 TEST(PipelineTable, IsEmptyWithoutPipelines) {
-  EXPECT_EQ(TableOf({MakeRun({.binary = "single"})}), "");
+  EXPECT_EQ(TableOf({MakeRun({.binary = "single"})}), "\n");
 }
 
 }  // namespace

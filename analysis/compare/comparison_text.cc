@@ -10,6 +10,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "analysis/compare/comparison.h"
+#include "analysis/text/table.h"
 #include "analysis/text/text_table.h"
 #include "records/command_line.h"
 #include "records/text.h"
@@ -27,11 +28,14 @@ std::string SideText(const char* name, const RecordSet& set) {
 }
 
 std::string IntervalText(const Change& change) {
-  const auto& [low, high] = change.interval;
-  if (std::isnan(low) || std::isnan(high)) return "-";
-  if (!change.by_difference) return absl::StrFormat("[%.3f, %.3f]", low, high);
-  return absl::StrCat("B-A [", FormatValue(*change.metric, low), ", ",
-                      FormatValue(*change.metric, high), "]");
+  if (!change.by_difference) {
+    return IntervalText(change.interval,
+                        [](double ratio) { return FixedText(ratio, 3); });
+  }
+  const std::string ends = IntervalText(
+      change.interval,
+      [&change](double value) { return FormatValue(*change.metric, value); });
+  return ends == "-" ? ends : absl::StrCat("B-A ", ends);
 }
 
 std::string RatioText(const Change& change) {
@@ -50,23 +54,37 @@ std::string RepetitionsText(const Change& change) {
   return absl::StrCat(count, " ", change.unit, one ? "" : plural);
 }
 
-std::vector<std::string> Columns() {
-  return {"configuration", "metric",        "verdict", "repetitions", "A", "B",
-          "B/A",           "95 % interval", "p (Holm)"};
-}
-
-constexpr size_t kLeftColumns = 4;  // of Columns(), aligned left
-
-std::vector<std::string> RowOf(const Change& change) {
-  return {change.name,
-          std::string(change.metric->name),
-          VerdictName(change),
-          RepetitionsText(change),
-          FormatValue(*change.metric, change.a),
-          FormatValue(*change.metric, change.b),
-          RatioText(change),
-          IntervalText(change),
-          PValueText(change.corrected_p)};
+// A row for each change that `shows`.
+Table TableOf(const Comparison& comparison, bool (*shows)(const Change&)) {
+  Table table;
+  for (const Change& change : comparison.changes) {
+    if (!shows(change)) continue;
+    const Metric& metric = *change.metric;
+    const std::string low = CsvNumber(change.interval.low);
+    const std::string high = CsvNumber(change.interval.high);
+    const std::vector<std::string> by_difference = {"", "", low, high};
+    const std::vector<std::string> by_ratio = {low, high, "", ""};
+    table.AddRow();
+    table.Add("configuration", "configuration", Word(change.name), kLeft);
+    table.Add("metric", "metric", Word(metric.name), kLeft);
+    table.Add("verdict", "verdict", Word(VerdictName(change)), kLeft);
+    table.Add("repetitions", "unit,repetitions_a,repetitions_b",
+              {RepetitionsText(change),
+               {change.unit, absl::StrCat(change.repetitions_a),
+                absl::StrCat(change.repetitions_b)}},
+              kLeft);
+    table.Add("A", "a", Number(change.a, FormatValue(metric, change.a)));
+    table.Add("B", "b", Number(change.b, FormatValue(metric, change.b)));
+    table.Add("B/A", "ratio", Number(change.ratio, RatioText(change)));
+    table.Add("95 % interval",
+              "ratio_low,ratio_high,difference_low,difference_high",
+              {IntervalText(change),
+               change.by_difference ? by_difference : by_ratio});
+    table.Add("p (Holm)", "p,corrected_p",
+              {PValueText(change.corrected_p),
+               {CsvNumber(change.p_value), CsvNumber(change.corrected_p)}});
+  }
+  return table;
 }
 
 std::string UnitNotes(const Comparison& comparison) {
@@ -227,19 +245,27 @@ std::string MarkdownRow(const std::vector<std::string>& cells) {
   return absl::StrCat("| ", absl::StrJoin(cells, " | "), " |\n");
 }
 
-// The table of the changes that are not equivalent.
+// The changes that are not equivalent.
 std::string MarkdownTable(const Comparison& comparison) {
-  std::vector<std::string> rule(Columns().size(), "---:");
-  std::fill_n(rule.begin(), kLeftColumns, "---");
-  std::string table = absl::StrCat(MarkdownRow(Columns()), MarkdownRow(rule));
-  for (const Change& change : comparison.changes) {
-    if (change.verdict == Verdict::kEquivalent) continue;
-    std::vector<std::string> row = RowOf(change);
-    for (std::string& cell : row) cell = EscapeMarkdown(cell);
-    absl::StrAppend(&table, MarkdownRow(row));
+  const Table table = TableOf(comparison, [](const Change& change) {
+    return change.verdict != Verdict::kEquivalent;
+  });
+  std::vector<std::string> header, rule;
+  for (const Table::Column& column : table.columns) {
+    header.push_back(column.header);
+    rule.push_back(column.flags & kLeft ? "---" : "---:");
   }
-  return table;
+  std::string text = absl::StrCat(MarkdownRow(header), MarkdownRow(rule));
+  for (const std::vector<Figure>& row : table.rows) {
+    std::vector<std::string> cells;
+    for (const Figure& figure : row)
+      cells.push_back(EscapeMarkdown(figure.text));
+    absl::StrAppend(&text, MarkdownRow(cells));
+  }
+  return text;
 }
+
+bool Any(const Change&) { return true; }
 
 }  // namespace
 
@@ -268,11 +294,9 @@ std::string VerdictName(const Change& change) {
 std::string ComparisonText(const RecordSet& a, const RecordSet& b,
                            const Comparison& comparison,
                            const ChangeConfig& config) {
-  TextTable table(Columns(), kLeftColumns);
-  for (const Change& change : comparison.changes) table.AddRow(RowOf(change));
-  std::string text = absl::StrCat(SideText("A", a), SideText("B", b), "\n",
-                                  table.ToString(), "\n");
-  return absl::StrCat(text, Notes(comparison), Remarks(a, b, comparison),
+  return absl::StrCat(SideText("A", a), SideText("B", b), "\n",
+                      TableText(TableOf(comparison, Any)), "\n",
+                      Notes(comparison), Remarks(a, b, comparison),
                       ResultLines(comparison, config.threshold));
 }
 
@@ -303,30 +327,7 @@ std::string FailureMarkdown(const std::string& error) {
 }
 
 std::string ComparisonCsv(const Comparison& comparison) {
-  std::string csv =
-      "configuration,metric,verdict,unit,repetitions_a,repetitions_b,a,b,ratio,"
-      "ratio_low,ratio_high,difference_low,difference_high,p,corrected_p\n";
-  for (const Change& c : comparison.changes) {
-    const std::string low = CsvNumber(c.interval.low);
-    const std::string high = CsvNumber(c.interval.high);
-    const std::vector<std::string> fields = {CsvField(c.name),
-                                             std::string(c.metric->name),
-                                             VerdictName(c),
-                                             c.unit,
-                                             absl::StrCat(c.repetitions_a),
-                                             absl::StrCat(c.repetitions_b),
-                                             CsvNumber(c.a),
-                                             CsvNumber(c.b),
-                                             CsvNumber(c.ratio),
-                                             c.by_difference ? "" : low,
-                                             c.by_difference ? "" : high,
-                                             c.by_difference ? low : "",
-                                             c.by_difference ? high : "",
-                                             CsvNumber(c.p_value),
-                                             CsvNumber(c.corrected_p)};
-    absl::StrAppend(&csv, absl::StrJoin(fields, ","), "\n");
-  }
-  return csv;
+  return TableCsv(TableOf(comparison, Any));
 }
 
 }  // namespace rankwise

@@ -68,8 +68,6 @@ std::map<std::string, std::vector<double>> SamplesOf(
 Configuration ConfigurationOf(const Cell& cell, absl::Span<const RunTrace> runs,
                               const ThroughputConfig& config) {
   Configuration result;
-  result.name = absl::StrCat(
-      CellLabel(cell), cell.IsAblation() ? ", without communication" : "");
   result.unit = "run";
   result.identity = {
       {"trainer", cell.Trainer()},
@@ -85,23 +83,6 @@ Configuration ConfigurationOf(const Cell& cell, absl::Span<const RunTrace> runs,
   result.code_versions = cell.code_versions;
   result.samples = SamplesOf(cell, runs, config);
   return result;
-}
-
-// Appends the flags in which configurations of one name differ to their names.
-void SeparateByFlags(std::vector<Configuration>& configurations) {
-  std::map<std::pair<std::string, std::string>, std::set<std::string>> values;
-  for (const Configuration& c : configurations) {
-    for (const auto& [flag, value] : c.flags) {
-      values[{c.name, flag}].insert(value);
-    }
-  }
-  for (Configuration& c : configurations) {
-    const std::string name = c.name;
-    for (const auto& [flag, value] : c.flags) {
-      if (values[{name, flag}].size() == 1) continue;
-      absl::StrAppend(&c.name, ", --", flag, "=", value);
-    }
-  }
 }
 
 using Identity = std::map<std::string, std::string>;
@@ -243,14 +224,35 @@ std::string CellLabel(const Cell& cell) {
   return absl::StrCat(cell.Name(), ", batch ", BatchText(cell.rank_batch));
 }
 
+std::vector<std::string> CellLabels(absl::Span<const Cell> cells) {
+  std::vector<std::string> labels;
+  std::map<std::pair<std::string, std::string>, std::set<std::string>> values;
+  for (const Cell& cell : cells) {
+    labels.push_back(absl::StrCat(
+        CellLabel(cell), cell.IsAblation() ? ", without communication" : ""));
+    for (const auto& [flag, value] : TrainerFlags(cell.run))
+      values[{labels.back(), flag}].insert(value);
+  }
+  for (size_t i = 0; i < cells.size(); ++i) {
+    const std::string own = labels[i];
+    for (const auto& [flag, value] : TrainerFlags(cells[i].run)) {
+      if (values[{own, flag}].size() == 1) continue;
+      absl::StrAppend(&labels[i], ", --", flag, "=", value);
+    }
+  }
+  return labels;
+}
+
 std::vector<Configuration> TrainerConfigurations(
     absl::Span<const RunTrace> runs, const ThroughputConfig& config,
     std::vector<std::string>* left_out) {
   std::vector<Configuration> result;
-  for (const Cell& cell : GroupIntoCells(runs, config, left_out)) {
-    result.push_back(ConfigurationOf(cell, runs, config));
+  const std::vector<Cell> cells = GroupIntoCells(runs, config, left_out);
+  const std::vector<std::string> labels = CellLabels(cells);
+  for (size_t i = 0; i < cells.size(); ++i) {
+    result.push_back(ConfigurationOf(cells[i], runs, config));
+    result.back().name = labels[i];
   }
-  SeparateByFlags(result);
   return result;
 }
 

@@ -47,6 +47,11 @@ struct Configuration {
 // "ddp on 2 ranks, batch 32".
 std::string CellLabel(const Cell& cell);
 
+// The same, followed by "without communication" of an ablation, and by the
+// flags in which cells of one label differ, but for those that say where a
+// run's files are: "ddp on 2 ranks, batch 32, --lr=0.1".
+std::vector<std::string> CellLabels(absl::Span<const Cell> cells);
+
 // One per cell; a repetition is a run. Runs of comm_bench are passed over,
 // those that cannot be measured are appended to `left_out` with the reason.
 std::vector<Configuration> TrainerConfigurations(

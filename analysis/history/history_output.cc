@@ -1,12 +1,15 @@
 #include <cmath>
+#include <cstdint>
+#include <iterator>
 #include <string>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
 #include "analysis/history/change_points.h"
 #include "analysis/history/history.h"
 #include "analysis/report/page.h"
+#include "analysis/text/table.h"
 #include "analysis/text/text_table.h"
 #include "records/text.h"
 
@@ -18,10 +21,7 @@ namespace {
 
 using ::nlohmann::json;
 
-std::string IntervalText(const Interval& interval) {
-  if (std::isnan(interval.low)) return "-";
-  return absl::StrFormat("[%.3f, %.3f]", interval.low, interval.high);
-}
+std::string Thousandths(double value) { return FixedText(value, 3); }
 
 std::string ChangeWord(const HistorySeries& series, const LevelChange& change) {
   return std::string(IsWorse(series, change) ? series.metric->worse()
@@ -33,40 +33,77 @@ const HistoryPoint& PointAt(const History& history, const HistorySeries& series,
   return history.points[series.points[at].point];
 }
 
-std::string SeriesTable(const History& history) {
-  TextTable table({"configuration", "metric", "points", "first", "last",
-                   "last/first", "changes"},
-                  /*left_columns=*/2);
+void AddSeriesRow(const HistorySeries& series, Table& table) {
+  table.AddRow();
+  table.Add("configuration", "configuration", Word(series.name), kLeft);
+  table.Add("metric", "metric", Word(series.metric->name), kLeft);
+}
+
+Figure Value(const HistorySeries& series, double value) {
+  return Number(value, FormatValue(*series.metric, value));
+}
+
+Table SeriesTable(const History& history) {
+  Table table = {"series-table", "Series"};
   for (const HistorySeries& series : history.series) {
     const double first = series.points.front().value;
     const double last = series.points.back().value;
-    table.AddRow({series.name, std::string(series.metric->name),
-                  absl::StrCat(series.points.size()),
-                  FormatValue(*series.metric, first),
-                  FormatValue(*series.metric, last),
-                  absl::StrFormat("%.3f", last / first),
-                  absl::StrCat(series.changes.size())});
+    AddSeriesRow(series, table);
+    table.Add("points", "points", Whole(std::ssize(series.points)));
+    table.Add("first", "first", Value(series, first));
+    table.Add("last", "last", Value(series, last));
+    table.Add("last/first", "ratio", Fixed(last / first, 3));
+    table.Add("changes", "changes", Whole(std::ssize(series.changes)));
   }
-  return table.ToString();
+  return table;
 }
 
-std::string ChangesTable(const History& history) {
-  TextTable table({"configuration", "metric", "change", "from", "commit",
-                   "before", "after", "after/before", "interval", "p"},
-                  /*left_columns=*/5);
+Table ChangesTable(const History& history) {
+  Table table = {"changes-table", "Level changes"};
   for (const HistorySeries& series : history.series) {
     for (const LevelChange& change : series.changes) {
       const HistoryPoint& point = PointAt(history, series, change.at);
-      table.AddRow({series.name, std::string(series.metric->name),
-                    ChangeWord(series, change), point.day, point.commit,
-                    FormatValue(*series.metric, change.before),
-                    FormatValue(*series.metric, change.after),
-                    absl::StrFormat("%.3f", change.ratio.value),
-                    IntervalText(change.ratio.interval),
-                    PValueText(change.p_value)});
+      AddSeriesRow(series, table);
+      table.Add("change", "change", Word(ChangeWord(series, change)), kLeft);
+      table.Add("from", "day", Word(point.day), kLeft);
+      table.Add("commit", "commit", Word(point.commit), kLeft);
+      table.Add("before", "before", Value(series, change.before));
+      table.Add("after", "after", Value(series, change.after));
+      table.Add("after/before", "ratio", Fixed(change.ratio.value, 3));
+      table.Add("interval", "ratio_low,ratio_high",
+                Ends(change.ratio.interval, Thousandths));
+      table.Add("p", "p", Number(change.p_value, PValueText(change.p_value)));
     }
   }
-  return table.ToString();
+  return table;
+}
+
+Table PointsTable(const History& history) {
+  Table table = {"history-table", "Points of all series"};
+  for (const HistorySeries& series : history.series) {
+    for (size_t i = 0; i < series.points.size(); ++i) {
+      const SeriesPoint& point = series.points[i];
+      const HistoryPoint& of = PointAt(history, series, i);
+      const auto change = absl::c_find_if(
+          series.changes, [i](const LevelChange& one) { return one.at == i; });
+      const bool changes = change != series.changes.end();
+      AddSeriesRow(series, table);
+      table.Add("day", "day", Word(of.day), kLeft);
+      table.Add("commit", "commit", Word(of.commit), kLeft);
+      table.Add("repetitions", "repetitions",
+                Whole(static_cast<int64_t>(point.repetitions)));
+      table.Add("value", "value", Value(series, point.value));
+      table.Add("95 %", "low,high", Ends(point.interval, [&](double value) {
+                  return FormatValue(*series.metric, value);
+                }));
+      table.Add("change", "change_ratio",
+                Fixed(changes ? change->ratio.value : std::nan(""), 3),
+                kInFile);
+      table.Add("p", "change_p",
+                Fixed(changes ? change->p_value : std::nan(""), 3), kInFile);
+    }
+  }
+  return table;
 }
 
 size_t CountChanges(const History& history) {
@@ -93,28 +130,18 @@ std::string TestText(const History& history, const HistoryConfig& config) {
       history.tested, config.alpha);
 }
 
-json IntervalJson(const Interval& interval) {
-  if (std::isnan(interval.low)) return nullptr;
-  return {interval.low, interval.high};
-}
-
 json SeriesData(const HistorySeries& series) {
   json points = json::array(), changes = json::array();
   for (const SeriesPoint& point : series.points) {
     points.push_back({{"point", point.point},
                       {"repetitions", point.repetitions},
                       {"value", point.value},
-                      {"interval", IntervalJson(point.interval)}});
+                      {"interval", IntervalData(point.interval)}});
   }
   for (const LevelChange& change : series.changes) {
     changes.push_back({{"at", change.at},
-                       {"word", ChangeWord(series, change)},
-                       {"worse", IsWorse(series, change)},
                        {"before", change.before},
-                       {"after", change.after},
-                       {"ratio", change.ratio.value},
-                       {"interval", IntervalJson(change.ratio.interval)},
-                       {"p", change.p_value}});
+                       {"after", change.after}});
   }
   const char* const units[] = {"s", "/s", "B"};  // of Metric::Unit
   return {{"name", series.name},
@@ -134,10 +161,10 @@ std::string HistoryText(const History& history, const HistoryConfig& config) {
       Counted(static_cast<int64_t>(history.points.size()),
               config.by_day ? "day" : "commit"),
       ", ", history.points.front().day, " to ", history.points.back().day, " (",
-      Counted(static_cast<int64_t>(runs), "run"), ")\n\n", SeriesTable(history),
-      "\n", TestText(history, config));
+      Counted(static_cast<int64_t>(runs), "run"), ")\n\n",
+      TableText(SeriesTable(history)), "\n", TestText(history, config));
   if (CountChanges(history) > 0) {
-    absl::StrAppend(&text, "\n", ChangesTable(history));
+    absl::StrAppend(&text, "\n", TableText(ChangesTable(history)));
   } else if (history.tested > 0) {
     absl::StrAppend(&text, "No change was found.\n");
   }
@@ -147,34 +174,7 @@ std::string HistoryText(const History& history, const HistoryConfig& config) {
 }
 
 std::string HistoryCsv(const History& history) {
-  std::string csv =
-      "configuration,metric,day,commit,repetitions,value,low,high,"
-      "change_ratio,change_p\n";
-  for (const HistorySeries& series : history.series) {
-    size_t change = 0;
-    for (size_t i = 0; i < series.points.size(); ++i) {
-      const SeriesPoint& point = series.points[i];
-      const HistoryPoint& of = history.points[point.point];
-      const bool changes =
-          change < series.changes.size() && series.changes[change].at == i;
-      const double ratio =
-          changes ? series.changes[change].ratio.value : std::nan("");
-      const double p = changes ? series.changes[change].p_value : std::nan("");
-      change += changes ? 1 : 0;
-      const std::vector<std::string> fields = {CsvField(series.name),
-                                               std::string(series.metric->name),
-                                               of.day,
-                                               CsvField(of.commit),
-                                               absl::StrCat(point.repetitions),
-                                               CsvNumber(point.value),
-                                               CsvNumber(point.interval.low),
-                                               CsvNumber(point.interval.high),
-                                               CsvNumber(ratio),
-                                               CsvNumber(p)};
-      absl::StrAppend(&csv, absl::StrJoin(fields, ","), "\n");
-    }
-  }
-  return csv;
+  return TableCsv(PointsTable(history));
 }
 
 json HistoryData(const History& history, const HistoryConfig& config) {
@@ -188,6 +188,8 @@ json HistoryData(const History& history, const HistoryConfig& config) {
   return {{"by_day", config.by_day},
           {"points", points},
           {"series", series},
+          {"changes", TableData(ChangesTable(history))},
+          {"values", TableData(PointsTable(history))},
           {"test", TestText(history, config)},
           {"remarks", history.remarks}};
 }

@@ -44,6 +44,7 @@ struct LedgerParts {
 
   double ExposedSeconds() const;  // along all axes
   double Total() const;
+  void Add(const LedgerParts& other, double share = 1);
 };
 
 struct ExposedAxis {
@@ -58,11 +59,25 @@ inline constexpr ExposedAxis kExposedAxes[] = {
     {"pp", &LedgerParts::exposed_pp_seconds},
     {"dp", &LedgerParts::exposed_dp_seconds}};
 
-inline constexpr double LedgerParts::*kLedgerParts[] = {
-    &LedgerParts::compute_seconds,    &LedgerParts::exposed_tp_seconds,
-    &LedgerParts::exposed_cp_seconds, &LedgerParts::exposed_pp_seconds,
-    &LedgerParts::exposed_dp_seconds, &LedgerParts::bubble_seconds,
-    &LedgerParts::data_wait_seconds,  &LedgerParts::residual_seconds};
+struct LedgerPart {
+  const char* key;
+  const char* name;
+  double LedgerParts::*seconds;
+};
+
+inline constexpr LedgerPart kLedgerParts[] = {
+    {"compute", "compute", &LedgerParts::compute_seconds},
+    {"exposed_tp", "exposed communication along tp",
+     &LedgerParts::exposed_tp_seconds},
+    {"exposed_cp", "exposed communication along cp",
+     &LedgerParts::exposed_cp_seconds},
+    {"exposed_pp", "exposed communication along pp",
+     &LedgerParts::exposed_pp_seconds},
+    {"exposed_dp", "exposed communication along dp",
+     &LedgerParts::exposed_dp_seconds},
+    {"bubble", "pipeline bubble", &LedgerParts::bubble_seconds},
+    {"data_wait", "data wait", &LedgerParts::data_wait_seconds},
+    {"residual", "residual", &LedgerParts::residual_seconds}};
 
 struct RankLedger {
   int64_t rank = 0;

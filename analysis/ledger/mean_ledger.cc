@@ -8,14 +8,6 @@
 #include "analysis/ledger/ledger.h"
 
 namespace rankwise {
-namespace {
-
-void AddShare(const LedgerParts& parts, double share, LedgerParts* sum) {
-  for (const auto part : kLedgerParts) sum->*part += share * parts.*part;
-}
-
-}  // namespace
-
 Ledger MeanLedger(absl::Span<const Ledger> ledgers) {
   assert(!ledgers.empty());
   const double share = 1 / static_cast<double>(ledgers.size());
@@ -24,7 +16,7 @@ Ledger MeanLedger(absl::Span<const Ledger> ledgers) {
   std::map<std::pair<int64_t, int64_t>, size_t> places;
   std::map<std::string, size_t> axes;
   for (const Ledger& ledger : ledgers) {
-    AddShare(ledger.critical, share, &mean.critical);
+    mean.critical.Add(ledger.critical, share);
     for (const auto figure :
          {&Ledger::imbalance_seconds, &Ledger::noise_seconds,
           &Ledger::optimizer_seconds, &Ledger::captured_seconds,
@@ -40,7 +32,7 @@ Ledger MeanLedger(absl::Span<const Ledger> ledgers) {
           places.try_emplace({rank.rank, rank.stage}, mean.ranks.size());
       if (is_new) mean.ranks.push_back({rank.rank, rank.stage});
       RankLedger& sum = mean.ranks[at->second];
-      AddShare(rank.parts, share, &sum.parts);
+      sum.parts.Add(rank.parts, share);
       sum.busy_seconds += share * rank.busy_seconds;
     }
     for (const AxisCommunication& along : ledger.communication) {

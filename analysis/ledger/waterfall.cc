@@ -166,14 +166,9 @@ class Explainer {
   Waterfall Explain() {
     AddCompute();
     MergeCaptured();
-    AddDifference(LossCause::kExposedTp,
-                  Part(&LedgerParts::exposed_tp_seconds));
-    AddDifference(LossCause::kExposedCp,
-                  Part(&LedgerParts::exposed_cp_seconds));
-    AddDifference(LossCause::kExposedPp,
-                  Part(&LedgerParts::exposed_pp_seconds));
-    AddDifference(LossCause::kExposedDp,
-                  Part(&LedgerParts::exposed_dp_seconds));
+    auto exposed = static_cast<int>(LossCause::kExposedTp);
+    for (const ExposedAxis& axis : kExposedAxes)  // in the order of LossCause
+      AddDifference(static_cast<LossCause>(exposed++), Part(axis.seconds));
     AddDifference(LossCause::kBubble, Part(&LedgerParts::bubble_seconds));
     AddDifference(LossCause::kImbalance, [](const Ledger& ledger) {
       return ledger.imbalance_seconds - ledger.noise_seconds;
@@ -340,57 +335,6 @@ Ablation Compare(const CellLedger& with, const CellLedger& without) {
   return result;
 }
 
-struct CauseText {
-  const char* name;
-  const char* remedy;
-};
-
-// In the order of LossCause.
-constexpr CauseText kCauseTexts[] = {
-    {"smaller batches",
-     "Raise --batch_size, in a pipeline at the cost of --microbatches, so that "
-     "a pass has enough work in it."},
-    {"cores and memory that ranks share",
-     "Spread the ranks over more machines or devices, or lower --threads until "
-     "the ranks of a machine leave each other cores and memory bandwidth."},
-    {"computing slowed by communication",
-     "Leave a core to the communication by --threads (on a CPU), or send less "
-     "by --comm_hook=bf16 or rarer exchanges (--accumulate)."},
-    {"communication within captured steps",
-     "Send less by --comm_hook=bf16 or rarer exchanges (--accumulate); a run "
-     "with --cuda_graph=false tells waiting from computing."},
-    {"exposed communication along tp",
-     "Keep the axis within a node, communicate while computing "
-     "(--tp_overlap), or take a smaller --tp."},
-    {"exposed communication along cp",
-     "Communicate while computing (--context=ring), or take a smaller --cp."},
-    {"exposed communication along pp",
-     "Move --split to where activations are small."},
-    {"exposed communication along dp",
-     "Send less (--comm_hook=bf16), less often (--accumulate) or sooner (a "
-     "smaller --bucket_cap_mb); with data_parallel, take --gather=loss and "
-     "--replicate=once, or the trainer ddp."},
-    {"pipeline bubble",
-     "Raise --microbatches, or take a --schedule with a smaller bubble "
-     "(interleaved_1f1b, zero_bubble_h1, zbv)."},
-    {"imbalance between ranks",
-     "Cut a pipeline by --split=time; elsewhere look at the rank that the "
-     "ledger shows busiest, whose hardware is slower or does other work."},
-    {"noise of the slowest rank",
-     "Keep other programs off the machines, and let ranks wait for each other "
-     "less often by --accumulate."},
-    {"waiting for data",
-     "Raise --data_workers, or move the data to a faster disk."},
-    {"everything else",
-     "Look at a --trace of the run for what the trainers do not time, such as "
-     "checkpoints (--checkpoint_every) and the console (--log_every)."}};
-static_assert(std::size(kCauseTexts) ==
-              static_cast<size_t>(LossCause::kRest) + 1);
-
-const CauseText& TextOf(LossCause cause) {
-  return kCauseTexts[static_cast<size_t>(cause)];
-}
-
 }  // namespace
 
 absl::StatusOr<Waterfall> ExplainLoss(absl::Span<const CellLedger> cells,
@@ -403,9 +347,6 @@ absl::StatusOr<Waterfall> ExplainLoss(absl::Span<const CellLedger> cells,
   RETURN_IF_ERROR(CheckEfficiency(*base.cell, *cell.cell, scaling, config));
   return Explainer(cells, base, cell, scaling).Explain();
 }
-
-std::string LossName(LossCause cause) { return TextOf(cause).name; }
-std::string Remedy(LossCause cause) { return TextOf(cause).remedy; }
 
 std::vector<Ablation> FindAblations(absl::Span<const CellLedger> cells) {
   std::vector<Ablation> ablations;

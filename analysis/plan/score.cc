@@ -17,6 +17,7 @@
 #include "analysis/plan/recorded_layout.h"
 #include "analysis/runs/cell.h"
 #include "analysis/stats/statistics.h"
+#include "analysis/text/table.h"
 #include "analysis/text/text_table.h"
 #include "records/text.h"
 #include "third_party/absl/status_macros.h"
@@ -226,55 +227,74 @@ std::string RegretSentence(const PlanScore& score) {
       Counted(static_cast<int64_t>(score.regrets.size()), "choice"));
 }
 
-std::string LayoutsText(const PlanScore& score) {
-  TextTable table(
-      {"model", "ranks", "layout", "planned ms", "range", "measured ms",
-       "error", "covered", "planned MB", "measured MB", "error"},
-      /*left_columns=*/3);
+// Layouts and, if there are several of one size, choices among them begin
+// alike.
+void AddRow(const ScoredLayout& one, Table& table) {
+  table.AddRow();
+  table.Add("model", "model", Word(ModelText(one)), kLeft);
+  table.Add("ranks", "ranks,hosts",
+            {RanksText(one),
+             {absl::StrCat(one.layout.ranks()), absl::StrCat(one.hosts)}},
+            kLeft);
+}
+
+Figure ShortMilliseconds(double seconds) {
+  return Number(seconds, MillisecondsText(seconds));
+}
+
+Table LayoutTable(const PlanScore& score) {
+  Table table = {"plan-score-table",
+                 "The planner's predictions of these layouts"};
   std::vector<double> memory;
   for (const ScoredLayout& one : score.layouts) {
-    const Interval& interval = one.step.interval;
     const bool known = one.measured_bytes > 0;
     const double off =
-        known ? one.step.memory.sum() / one.measured_bytes - 1 : 0;
+        known ? one.step.memory.sum() / one.measured_bytes - 1 : std::nan("");
     if (known) memory.push_back(std::abs(off));
-    table.AddRow(
-        {ModelText(one), RanksText(one), one.Name(),
-         MillisecondsText(one.step.seconds),
-         absl::StrFormat("[%s, %s]", MillisecondsText(interval.low),
-                         MillisecondsText(interval.high)),
-         MillisecondsText(one.measured_seconds), SignedPercentText(one.Error()),
-         one.IsCovered() ? "yes" : "no",
-         absl::StrFormat("%.1f", 1e-6 * one.step.memory.sum()),
-         known ? absl::StrFormat("%.1f", 1e-6 * one.measured_bytes) : "-",
-         known ? SignedPercentText(off) : "-"});
+    AddRow(one, table);
+    table.Add("layout", "layout", Word(one.Name()), kLeft);
+    table.Add("planned ms", "planned_seconds",
+              ShortMilliseconds(one.step.seconds));
+    table.Add("range", "planned_seconds_low,planned_seconds_high",
+              Ends(one.step.interval, MillisecondsText));
+    table.Add("measured ms", "measured_seconds",
+              ShortMilliseconds(one.measured_seconds));
+    table.Add("error", "error", SignedShare(one.Error()));
+    table.Add("covered", "covered", Word(one.IsCovered() ? "yes" : "no"));
+    table.Add("planned MB", "planned_bytes",
+              Fixed(one.step.memory.sum(), 1, 1e-6));
+    table.Add("measured MB", "measured_bytes",
+              Fixed(known ? one.measured_bytes : std::nan(""), 1, 1e-6));
+    table.Add("error", "bytes_error", SignedShare(off));
   }
-  std::string text =
-      absl::StrCat(table.ToString(), "\n", ErrorSentence(score), "\n");
+  table.notes = absl::StrCat("\n", ErrorSentence(score), "\n");
   if (!memory.empty()) {
     absl::StrAppendFormat(
-        &text, "Memory: median error %s, the largest %s.\n",
+        &table.notes, "Memory: median error %s, the largest %s.\n",
         PercentText(Median(memory)),
         PercentText(*std::max_element(memory.begin(), memory.end())));
   }
-  return text;
+  return table;
 }
 
-std::string RegretText(const PlanScore& score) {
-  TextTable table({"model", "ranks", "planner's first choice",
-                   "fastest measured", "batch", "of", "ms", "ms", "regret"},
-                  /*left_columns=*/4);
+Table RegretTable(const PlanScore& score) {
+  Table table = {"plan-choice-table",
+                 "The planner's first choice and the fastest measured"};
   for (const Regret& one : score.regrets) {
-    table.AddRow({ModelText(one.choice), RanksText(one.choice),
-                  one.choice.Name(), one.best.Name(),
-                  absl::StrCat(one.choice.layout.global_batch()),
-                  absl::StrCat(one.layouts),
-                  MillisecondsText(one.choice.measured_seconds),
-                  MillisecondsText(one.best.measured_seconds),
-                  PercentText(one.Share())});
+    AddRow(one.choice, table);
+    table.Add("planner's first choice", "choice", Word(one.choice.Name()),
+              kLeft);
+    table.Add("fastest measured", "fastest", Word(one.best.Name()), kLeft);
+    table.Add("batch", "global_batch", Whole(one.choice.layout.global_batch()));
+    table.Add("of", "layouts", Whole(static_cast<int64_t>(one.layouts)));
+    table.Add("ms", "choice_seconds",
+              ShortMilliseconds(one.choice.measured_seconds));
+    table.Add("ms", "fastest_seconds",
+              ShortMilliseconds(one.best.measured_seconds));
+    table.Add("regret", "regret", Share(one.Share()));
   }
-  return absl::StrCat("\n", table.ToString(), "\n", RegretSentence(score),
-                      "\n");
+  table.notes = absl::StrCat("\n", RegretSentence(score), "\n");
+  return table;
 }
 
 }  // namespace
@@ -326,9 +346,17 @@ std::string PlanScoreSummary(const PlanScore& score) {
              : absl::StrCat(ErrorSentence(score), " ", RegretSentence(score));
 }
 
+std::vector<Table> PlanScoreTables(const PlanScore& score) {
+  return {LayoutTable(score), RegretTable(score)};
+}
+
 std::string PlanScoreText(const PlanScore& score) {
-  std::string text = LayoutsText(score);
-  if (!score.regrets.empty()) absl::StrAppend(&text, RegretText(score));
+  std::string text;
+  for (const Table& table : PlanScoreTables(score)) {
+    if (table.rows.empty()) continue;
+    absl::StrAppend(&text, text.empty() ? "" : "\n", TableText(table),
+                    table.notes);
+  }
   absl::StrAppend(&text, score.short_cores);
   for (const std::string& reason : score.left_out)
     absl::StrAppend(&text, "Not scored: ", reason, ".\n");

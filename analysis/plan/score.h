@@ -15,6 +15,7 @@
 #include "analysis/plan/step.h"
 #include "analysis/runs/run_trace.h"
 #include "analysis/runs/throughput.h"
+#include "analysis/text/table.h"
 
 namespace rankwise::plan {
 
@@ -84,7 +85,10 @@ double RecordedDeviation(absl::Span<const RunTrace> runs,
 // choices, their median regret, in sentences.
 std::string PlanScoreSummary(const PlanScore& score);
 
-// A row per layout, the totals, and a row per choice.
+// A row per layout, and, with rows where there are choices, a row per choice.
+std::vector<Table> PlanScoreTables(const PlanScore& score);
+
+// These, the totals, and what was not scored.
 std::string PlanScoreText(const PlanScore& score);
 
 }  // namespace rankwise::plan

@@ -1,6 +1,7 @@
 #include "analysis/report/page.h"
 
 #include <cerrno>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -91,6 +92,36 @@ std::string PageText(absl::string_view title, const json& data,
                                          {"{{plotly}}", plotly},
                                          {"{{parts}}", kPageParts},
                                          {"{{js}}", script}});
+}
+
+json IntervalData(const Interval& interval) {
+  if (!std::isfinite(interval.low) || !std::isfinite(interval.high)) {
+    return nullptr;
+  }
+  return json::array({interval.low, interval.high});
+}
+
+json TableData(const Table& table) {
+  std::vector<size_t> shown;
+  json columns = json::array(), rows = json::array();
+  for (size_t i = 0; i < table.columns.size(); ++i) {
+    if (!table.Shows(i, kNotOnPage)) continue;
+    const int flags = table.columns[i].flags;
+    shown.push_back(i);
+    columns.push_back({{"head", table.columns[i].header},
+                       {"class", flags & kWrapped ? "long"
+                                 : flags & kLeft  ? ""
+                                                  : "number"}});
+  }
+  for (const std::vector<Figure>& row : table.rows) {
+    json texts = json::array();
+    for (const size_t i : shown) texts.push_back(row[i].text);
+    rows.push_back(std::move(texts));
+  }
+  return {{"id", table.id},           {"title", table.title},
+          {"caption", table.caption}, {"notes", table.notes},
+          {"columns", columns},       {"rows", rows},
+          {"csv", TableCsv(table)}};
 }
 
 absl::Status WritePage(const PageConfig& config, const json& data,

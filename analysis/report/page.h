@@ -9,6 +9,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "analysis/stats/statistics.h"
+#include "analysis/text/table.h"
 #include "nlohmann/json.hpp"
 
 namespace rankwise {
@@ -20,6 +22,14 @@ struct PageConfig {
   // element "report-data" and end with report(true) or report(false).
   absl::string_view script;
 };
+
+// [low, high]; null where an end is unknown.
+nlohmann::json IntervalData(const Interval& interval);
+
+// For addTable of page/tables.js: {"id", "title", "caption", "notes",
+// "columns": [{"head", "class"}], "rows": texts, "csv"}, of the columns that a
+// page shows.
+nlohmann::json TableData(const Table& table);
 
 // Writes `path` atomically. The error names the file.
 absl::Status WritePage(const PageConfig& config, const nlohmann::json& data,

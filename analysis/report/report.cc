@@ -41,16 +41,6 @@ json EfficiencyData(const ScalingRow& row) {
   };
 }
 
-json RowData(const Answer& answer, const ScalingRow& row) {
-  return {
-      {"cell", CellIndex(answer.cells, row.cell)},
-      {"base", CellIndex(answer.cells, row.base)},
-      {"scaling", row.scaling},
-      {"efficiency", EfficiencyData(row)},
-      {"refusal", std::string(row.efficiency.status().message())},
-  };
-}
-
 // `base_ranks`: the law counts ranks in units of these.
 json LawData(const AmdahlsLaw& law, int64_t base_ranks, int64_t max_ranks) {
   json ranks = json::array(), speedups = json::array();
@@ -70,12 +60,6 @@ json LawData(const AmdahlsLaw& law, int64_t base_ranks, int64_t max_ranks) {
   };
 }
 
-json SerialFractionData(const SerialFraction& fraction) {
-  return {{"ranks", fraction.world_size},
-          {"value", fraction.value},
-          {"interval", IntervalData(fraction.interval)}};
-}
-
 json SeriesData(const Answer& answer, const ScalingSeries& series) {
   const int64_t base_ranks = series.rows.front()->base->run.world_size;
   const int64_t max_ranks = series.rows.back()->cell->run.world_size;
@@ -89,22 +73,14 @@ json SeriesData(const Answer& answer, const ScalingSeries& series) {
           {"points", DataOfEach(series.rows, point_data)},
           {"law", series.law.has_value()
                       ? LawData(*series.law, base_ranks, max_ranks)
-                      : json()},
-          {"serial_fractions",
-           DataOfEach(series.serial_fractions, SerialFractionData)},
-          {"serial_trend", series.serial_trend},
-          {"no_law", series.no_law}};
+                      : json()}};
 }
 
 json PartsData(const LedgerParts& parts) {
-  return {{"compute", parts.compute_seconds},
-          {"exposed_tp", parts.exposed_tp_seconds},
-          {"exposed_cp", parts.exposed_cp_seconds},
-          {"exposed_pp", parts.exposed_pp_seconds},
-          {"exposed_dp", parts.exposed_dp_seconds},
-          {"bubble", parts.bubble_seconds},
-          {"data_wait", parts.data_wait_seconds},
-          {"residual", parts.residual_seconds}};
+  json data;
+  for (const LedgerPart& part : kLedgerParts)
+    data[part.key] = parts.*part.seconds;
+  return data;
 }
 
 json RankLedgerData(const RankLedger& rank) {
@@ -113,22 +89,10 @@ json RankLedgerData(const RankLedger& rank) {
           {"parts", PartsData(rank.parts)}};
 }
 
-json CommunicationData(const AxisCommunication& along) {
-  return {{"axis", along.axis},
-          {"calls", along.calls},
-          {"bytes", along.bytes},
-          {"wait_seconds", along.wait_seconds}};
-}
-
 json LedgerData(const Answer& answer, const CellLedger& of_cell) {
   return {{"cell", CellIndex(answer.cells, of_cell.cell)},
           {"critical", PartsData(of_cell.ledger.critical)},
           {"ranks", DataOfEach(of_cell.ledger.ranks, RankLedgerData)},
-          {"communication",
-           DataOfEach(of_cell.ledger.communication, CommunicationData)},
-          {"imbalance_seconds", of_cell.ledger.imbalance_seconds},
-          {"noise_seconds", of_cell.ledger.noise_seconds},
-          {"residual_share", of_cell.ledger.median_residual_share},
           {"captured_seconds", of_cell.ledger.captured_seconds},
           {"separates_bubble", of_cell.ledger.separates_bubble}};
 }
@@ -161,36 +125,16 @@ json LedgerIndex(const Answer& answer, const LayoutRow& row) {
   return found - answer.ledgers.begin();
 }
 
-json LayoutRowData(const Answer& answer, const RateColumn& rate,
-                   const LayoutRow& row) {
-  const Interval interval = {rate.Of(*row.cell, row.rate_interval.low),
-                             rate.Of(*row.cell, row.rate_interval.high)};
+json LayoutRowData(const Answer& answer, const LayoutRow& row) {
   return {{"cell", CellIndex(answer.cells, row.cell)},
-          {"ledger", LedgerIndex(answer, row)},
-          {"rate_interval", IntervalData(interval)},
-          {"behind", row.behind.value},
-          {"behind_interval", IntervalData(row.behind.interval)},
-          {"separated", row.separated}};
+          {"ledger", LedgerIndex(answer, row)}};
 }
 
 json LayoutsData(const Answer& answer, const LayoutComparison& layouts) {
   return {{"scaling", std::string(ScalingName(layouts.scaling))},
           {"ranks", layouts.world_size},
-          {"rows", DataOfEach(layouts.rows, LayoutRowData, answer,
-                              RateColumn(answer.cells))},
+          {"rows", DataOfEach(layouts.rows, LayoutRowData, answer)},
           {"advice", layouts.advice}};
-}
-
-json AblationData(const Answer& answer, const Ablation& ablation) {
-  return {{"cell", CellIndex(answer.cells, ablation.cell)},
-          {"without", CellIndex(answer.cells, ablation.without)},
-          {"saved_seconds", ablation.saved_seconds},
-          {"exposed_seconds", ablation.exposed_seconds},
-          {"bubble_seconds", ablation.bubble_seconds},
-          {"slowed_seconds", ablation.slowed_seconds},
-          {"captured", ablation.captured},
-          {"disagreement", ablation.disagreement},
-          {"exposed_disagreement", ablation.exposed_disagreement}};
 }
 
 json CurveData(const std::string& collective, const CostCurve& curve) {
@@ -206,11 +150,7 @@ json CurveData(const std::string& collective, const CostCurve& curve) {
           {"bus_factor", curve.bus_factor},  // not known: null
           {"points", points},
           {"alpha_seconds", line.alpha_seconds},
-          {"alpha_interval", IntervalData(line.alpha_interval)},
-          {"beta_seconds_per_byte", line.beta_seconds_per_byte},
-          {"beta_interval", IntervalData(line.beta_interval)},
-          {"error", curve.median_relative_error},
-          {"interpolation_error", curve.InterpolationError()}};
+          {"beta_seconds_per_byte", line.beta_seconds_per_byte}};
 }
 
 json PredictionData(const Prediction& prediction) {
@@ -228,9 +168,7 @@ json PredictionData(const Prediction& prediction) {
       {"rate_unit", prediction.unit.RateName()},
       {"exposed_comm_seconds", prediction.exposed_comm_seconds},
       {"bubble_seconds", prediction.bubble_seconds},
-      {"peak_bytes", prediction.peak_bytes},
       {"extrapolations", prediction.extrapolations},
-      {"assumptions", prediction.assumptions},
   };
 }
 
@@ -295,17 +233,23 @@ json NetworkData(const NetworkModel& network) {
       {"name", network.name}, {"backend", network.backend}, {"curves", curves}};
 }
 
-json CallData(const Configuration& call) {
-  const std::vector<double>& seconds = call.samples.at("call_seconds");
-  json data(call.identity);
-  data["name"] = call.name;
-  // As numbers, unlike the rest of the identity.
-  data["bytes"] = call.bytes;
-  data["ranks"] = call.ranks;
-  data["seconds"] = Median(seconds);
-  data["launches"] = seconds.size();
-  data["bus_factor"] = call.bus_factor;
-  return data;
+json PassData(const LayerPass& pass) {
+  return {{"layer", pass.layer},
+          {"direction", pass.direction},
+          {"seconds", pass.seconds},
+          {"flopRate", pass.flops_per_second},
+          {"byteRate", pass.bytes_per_second},
+          {"intensity", pass.flops_per_byte},
+          {"limit", pass.limit_seconds},
+          {"bound", pass.bound}};
+}
+
+json ProfileData(const Answer& answer, const LayerProfile& profile) {
+  return {{"cell", CellIndex(answer.cells, profile.cell)},
+          {"examples", profile.layers.front().examples},
+          {"peak_flops_per_second", 1e12 * profile.cell->peak_tflops},
+          {"peak_bytes_per_second", profile.cell->peak_bytes_per_second},
+          {"passes", DataOfEach(PassesOf(profile), PassData)}};
 }
 
 json ScoredData(const Answer& answer, const ScoredPrediction& point) {
@@ -328,27 +272,20 @@ json ScoreData(const Answer& answer, const Score& score) {
 
 }  // namespace
 
-json CallsData(absl::Span<const Configuration> calls) {
-  return DataOfEach(calls, CallData);
-}
-
 json ReportData(const Answer& answer) {
   return {{"findings", DataOfEach(answer.findings, FindingData)},
           {"notes", answer.notes},
           {"cells", CellsData(answer.cells)},
           {"rate_unit", RateColumn(answer.cells).name()},
           {"origin", OriginData(answer.cells)},
-          {"rows", DataOfEach(answer.rows, RowData, answer)},
           {"series", DataOfEach(answer.series, SeriesData, answer)},
           {"ledgers", DataOfEach(answer.ledgers, LedgerData, answer)},
           {"waterfalls", DataOfEach(answer.waterfalls, WaterfallData, answer)},
           {"layouts", DataOfEach(answer.layouts, LayoutsData, answer)},
-          {"plan_score", PlanScoreData(answer)},
-          {"ablations", DataOfEach(answer.ablations, AblationData, answer)},
           {"networks", DataOfEach(answer.networks, NetworkData)},
-          {"calls", CallsData(answer.calls)},
+          {"tables", DataOfEach(TablesOf(answer), TableData)},
           {"timelines", DataOfEach(answer.timelines, PictureData, answer)},
-          {"profiles", ProfilesData(answer)},
+          {"profiles", DataOfEach(answer.profiles, ProfileData, answer)},
           {"scores", DataOfEach(answer.scores, ScoreData, answer)},
           {"predictions", DataOfEach(answer.predictions, PredictionData)},
           {"losses", DataOfEach(answer.losses, LossCurveData)}};

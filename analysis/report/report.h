@@ -9,6 +9,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "analysis/answer/answer.h"
+#include "analysis/report/page.h"
 #include "nlohmann/json.hpp"
 
 namespace rankwise {
@@ -30,9 +31,6 @@ absl::Status WriteReport(const Answer& answer, const ReportConfig& config,
 // finite become null when written.
 nlohmann::json ReportData(const Answer& answer);
 
-// [low, high]; null where an end is unknown.
-nlohmann::json IntervalData(const Interval& interval);
-
 // A cell's place among `cells`, which the others refer to it by; null for null
 // and for one that is not among them.
 nlohmann::json CellIndex(absl::Span<const Cell> cells, const Cell* cell);
@@ -43,20 +41,6 @@ nlohmann::json CellsData(absl::Span<const Cell> cells);
 
 // Machines, versions, commits, and the flags that all cells share.
 nlohmann::json OriginData(absl::Span<const Cell> cells);
-
-// The benchmark's rows: {"name", what it is by name, "seconds": the median over
-// its launches, "launches", "bus_factor": null where the records do not say
-// so}.
-nlohmann::json CallsData(absl::Span<const Configuration> calls);
-
-// The layers of each profile, with their medians: {"cell", "examples": of a
-// pass, "peak_flops_per_second" and "peak_bytes_per_second": 0 where they are
-// not known, "passes": [{"layer", "direction", "seconds", "flops", "bytes"}]}.
-nlohmann::json ProfilesData(const Answer& answer);
-
-// {"summary": PlanScoreSummary, "layouts": [...], "choices": [...]}; null where
-// there is no score.
-nlohmann::json PlanScoreData(const Answer& answer);
 
 }  // namespace rankwise
 

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <memory>
@@ -5,11 +6,13 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "analysis/answer/answer.h"
 #include "analysis/cost_model/network_model.h"
 #include "analysis/report/answer_for_test.h"
 #include "analysis/report/report.h"
 #include "analysis/runs/cell.h"
+#include "analysis/text/table.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 
@@ -17,6 +20,31 @@ namespace rankwise {
 namespace {
 
 using ::nlohmann::json;
+
+Table TableNamed(const Answer& answer, const std::string& id) {
+  for (Table& table : TablesOf(answer)) {
+    if (table.id == id) return table;
+  }
+  ADD_FAILURE() << "there is no " << id;
+  return {};
+}
+
+// The field of a CSV file that is called `name`.
+std::string FieldOf(const Table& table, size_t row, const std::string& name) {
+  for (size_t i = 0; i < table.columns.size(); ++i) {
+    const std::vector<std::string> names =
+        absl::StrSplit(table.columns[i].names, ',');
+    const auto found = std::find(names.begin(), names.end(), name);
+    if (found != names.end())
+      return table.rows[row][i].fields[found - names.begin()];
+  }
+  ADD_FAILURE() << table.id << " has no " << name;
+  return "";
+}
+
+double NumberOf(const Table& table, size_t row, const std::string& name) {
+  return std::stod(FieldOf(table, row, name));
+}
 
 TEST(ReportDataTest, HasEveryPartOfTheAnswer) {
   const std::unique_ptr<Answer> answer = FullAnswer("");
@@ -50,20 +78,23 @@ TEST(ReportDataTest, LayoutsNameTheirCellsAndLedgers) {
   }
 }
 
-TEST(ReportDataTest, ThePlannersScoreIsThatOfTheAnswer) {
+TEST(TablesTest, ThePlannersScoreIsThatOfTheAnswer) {
   const std::unique_ptr<Answer> answer = FullAnswer("");
-  const json score = ReportData(*answer)["plan_score"];
-  ASSERT_EQ(score["layouts"].size(), 2u);
-  EXPECT_EQ(score["layouts"][1]["name"], "dp 2, 1 x 4, ZeRO 3");
-  EXPECT_DOUBLE_EQ(score["layouts"][0]["planned_seconds"], 0.05);
-  EXPECT_DOUBLE_EQ(score["layouts"][0]["interval"][1], 0.06);
-  EXPECT_NEAR(score["layouts"][0]["error"], 0.05 / 0.055 - 1, 1e-12);
-  EXPECT_EQ(score["layouts"][0]["covered"], true);
-  ASSERT_EQ(score["choices"].size(), 1u);
-  EXPECT_NEAR(score["choices"][0]["regret"], 0.1, 1e-12);
-  EXPECT_EQ(score["summary"], plan::PlanScoreSummary(*answer->plan_score));
+  const Table layouts = TableNamed(*answer, "plan-score-table");
+  ASSERT_EQ(layouts.rows.size(), 2u);
+  EXPECT_EQ(FieldOf(layouts, 1, "layout"), "dp 2, 1 x 4, ZeRO 3");
+  EXPECT_DOUBLE_EQ(NumberOf(layouts, 0, "planned_seconds"), 0.05);
+  EXPECT_DOUBLE_EQ(NumberOf(layouts, 0, "planned_seconds_high"), 0.06);
+  EXPECT_NEAR(NumberOf(layouts, 0, "error"), 0.05 / 0.055 - 1, 1e-12);
+  EXPECT_EQ(FieldOf(layouts, 0, "covered"), "yes");
+  const Table choices = TableNamed(*answer, "plan-choice-table");
+  ASSERT_EQ(choices.rows.size(), 1u);
+  EXPECT_NEAR(NumberOf(choices, 0, "regret"), 0.1, 1e-12);
+  EXPECT_NE(choices.notes.find("Median regret 10.0 % of 1 choice."),
+            std::string::npos);
   answer->plan_score.reset();
-  EXPECT_TRUE(ReportData(*answer)["plan_score"].is_null());
+  for (const Table& table : TablesOf(*answer))
+    EXPECT_EQ(table.id.find("plan-"), std::string::npos);
 }
 
 TEST(ReportDataTest, MemoryIsThatOfTheFullestRankByKind) {
@@ -112,8 +143,9 @@ TEST(ReportDataTest, LayersHaveTheMediansOfTheirPasses) {
   EXPECT_EQ(backward["layer"], "conv2");
   EXPECT_EQ(backward["direction"], "backward");
   EXPECT_DOUBLE_EQ(backward["seconds"], 2.1 * 0.7e-3);
-  EXPECT_DOUBLE_EQ(backward["flops"], 1.2e9);
-  EXPECT_DOUBLE_EQ(backward["bytes"], 18e6);
+  EXPECT_DOUBLE_EQ(backward["flopRate"], 1.2e9 / (2.1 * 0.7e-3));
+  EXPECT_DOUBLE_EQ(backward["byteRate"], 18e6 / (2.1 * 0.7e-3));
+  EXPECT_DOUBLE_EQ(backward["intensity"], 1.2e9 / 18e6);
 }
 
 TEST(ReportDataTest, LongLossCurvesAreThinnedToTheirEnd) {
@@ -150,7 +182,7 @@ TEST(ReportDataTest, WhatIsNotFiniteIsWrittenAsNull) {
 TEST(ReportDataTest, AnEmptyAnswerHasEmptyParts) {
   const json data = ReportData(Answer());
   for (const char* part :
-       {"cells", "rows", "series", "ledgers", "waterfalls", "networks",
+       {"cells", "tables", "series", "ledgers", "waterfalls", "networks",
         "timelines", "profiles", "losses", "notes"}) {
     EXPECT_TRUE(data[part].is_array() && data[part].empty()) << part;
   }
@@ -168,13 +200,19 @@ TEST(NetworksDataTest, HoldsEveryCurveWithItsLine) {
   EXPECT_DOUBLE_EQ(curve["bus_factor"], 1.5);
   EXPECT_DOUBLE_EQ(curve["alpha_seconds"], 4 * 90e-6);
   EXPECT_EQ(curve["points"][0]["bytes"], 8);
+  const Table costs = TableNamed(answer, "cost-table");
+  ASSERT_EQ(costs.rows.size(), 9u);
+  EXPECT_EQ(FieldOf(costs, 1, "collective"), "all_reduce");
+  EXPECT_EQ(NumberOf(costs, 1, "alpha_seconds"), 4 * 90e-6);
+  EXPECT_EQ(NumberOf(costs, 1, "min_bytes"), 8);
   const nlohmann::json& all_gather = network["curves"][3];
   EXPECT_EQ(all_gather["collective"], "all_gather");
   EXPECT_EQ(nlohmann::json::parse(all_gather.dump())["bus_factor"], nullptr)
       << "no record knows it, and none is made up";
 }
 
-TEST(CallsDataTest, TellsRowsApartByHowTheyWereCalled) {
+TEST(TablesTest, TellsCallsApartByHowTheyWereMade) {
+  Answer answer;
   Configuration call;
   call.name = "all_reduce of 4096 B float32 sum on 4 ranks, nccl, nccl, RING";
   call.identity = {{"collective", "all_reduce"},
@@ -187,15 +225,18 @@ TEST(CallsDataTest, TellsRowsApartByHowTheyWereCalled) {
   call.ranks = 4;
   call.samples = {{"call_seconds", {3e-5, 1e-5, 2e-5}}};
   call.bus_factor = 1.5;
-  const nlohmann::json data = CallsData({call})[0];
-  EXPECT_EQ(data["layer"], "nccl");
-  EXPECT_EQ(data["timing"], "events");
-  EXPECT_EQ(data["algorithm"], "RING");
-  EXPECT_EQ(data["bytes"], 4096);
-  EXPECT_EQ(data["ranks"], 4);
-  EXPECT_EQ(data["launches"], 3);
-  EXPECT_DOUBLE_EQ(data["seconds"], 2e-5);
-  EXPECT_DOUBLE_EQ(data["bus_factor"], 1.5);
+  answer.calls = {call};
+  const Table calls = TableNamed(answer, "call-table");
+  EXPECT_EQ(FieldOf(calls, 0, "layer"), "nccl");
+  EXPECT_EQ(FieldOf(calls, 0, "timing"), "events");
+  EXPECT_EQ(FieldOf(calls, 0, "algorithm"), "RING");
+  EXPECT_EQ(FieldOf(calls, 0, "bytes"), "4096");
+  EXPECT_EQ(FieldOf(calls, 0, "ranks"), "4");
+  EXPECT_EQ(FieldOf(calls, 0, "launches"), "3");
+  EXPECT_EQ(NumberOf(calls, 0, "seconds"), 2e-5);
+  EXPECT_DOUBLE_EQ(NumberOf(calls, 0, "algbw_bytes_per_second"), 4096 / 2e-5);
+  EXPECT_DOUBLE_EQ(NumberOf(calls, 0, "busbw_bytes_per_second"),
+                   1.5 * 4096 / 2e-5);
 }
 
 TEST(CellIndexTest, IsThePlaceOrNull) {
@@ -214,23 +255,23 @@ TEST(CellsDataTest, HoldsRatesMediansNamesAndMarks) {
   const nlohmann::json cell = CellsData(cells)[0];
   EXPECT_EQ(cell["label"], "pipeline 1f1b on 2 ranks, batch 32");
   // The geometric mean of repetitions around 1600.
-  EXPECT_NEAR(cell["examples_per_second"].get<double>(), 1600, 0.2);
-  EXPECT_EQ(cell["examples_per_second"], cells[0].ExamplesPerSecond());
-  EXPECT_EQ(cell["rate"], cell["examples_per_second"]);
+  EXPECT_NEAR(cell["rate"].get<double>(), 1600, 0.2);
+  EXPECT_EQ(cell["rate"], cells[0].ExamplesPerSecond());
   EXPECT_DOUBLE_EQ(cell["step_seconds"], 64.0 / 1600);
   EXPECT_EQ(cell["marks"].size(), 2);
-  EXPECT_DOUBLE_EQ(cell["pipeline"]["wall_bubble"], 0.27);
 }
 
-TEST(CellsDataTest, MfuIsNullWhereItIsNotKnown) {
-  std::vector<Cell> cells(2, MakeCell("ddp", 2, 32, 1600));
-  cells[1].run.forward_flops_per_example = 1e11;
-  cells[1].peak_tflops = 1000;
-  // As the page's file has it: JSON knows no NaN.
-  const nlohmann::json data = nlohmann::json::parse(CellsData(cells).dump());
-  EXPECT_TRUE(data[0]["mfu"].is_null());
-  EXPECT_NEAR(data[1]["mfu"].get<double>(),
-              3e11 * cells[1].ExamplesPerSecond() / 2e15, 1e-12);
+TEST(TablesTest, MfuIsADashWhereItIsNotKnown) {
+  const std::unique_ptr<Answer> answer = FullAnswer("");
+  answer->cells[0].peak_tflops = 0;
+  const Table table = TableNamed(*answer, "scaling-table");
+  EXPECT_EQ(FieldOf(table, 0, "mfu"), "");
+  EXPECT_NEAR(NumberOf(table, 5, "mfu"),
+              3e9 * answer->cells[5].ExamplesPerSecond() / (8 * 20e12), 1e-12);
+  EXPECT_NE(TableText(table).find("MFU"), std::string::npos);
+  for (Cell& cell : answer->cells) cell.peak_tflops = 0;
+  EXPECT_EQ(TableText(TableNamed(*answer, "scaling-table")).find("MFU"),
+            std::string::npos);
 }
 
 TEST(OriginDataTest, AMachineHasTheDevicesOfAllCells) {
@@ -243,11 +284,6 @@ TEST(OriginDataTest, AMachineHasTheDevicesOfAllCells) {
   EXPECT_EQ(machines[0]["devices"], (nlohmann::json{"cuda:0", "cuda:1"}));
 }
 
-TEST(CellsDataTest, NoPipelineIsNull) {
-  EXPECT_TRUE(
-      CellsData({MakeCell("ddp", 2, 32, 1600)})[0]["pipeline"].is_null());
-}
-
 TEST(CellsDataTest, LabelsThatWouldBeEqualAreToldApart) {
   std::vector<Cell> cells = {MakeCell("1f1b", 2, 32, 1600),
                              MakeCell("1f1b", 2, 32, 1700),
@@ -257,9 +293,9 @@ TEST(CellsDataTest, LabelsThatWouldBeEqualAreToldApart) {
   cells[2].run.flags["microbatches"] = "8";
   const nlohmann::json data = CellsData(cells);
   EXPECT_EQ(data[0]["label"],
-            "pipeline 1f1b on 2 ranks, batch 32, microbatches=4");
+            "pipeline 1f1b on 2 ranks, batch 32, --microbatches=4");
   EXPECT_EQ(data[1]["label"],
-            "pipeline 1f1b on 2 ranks, batch 32, microbatches=8");
+            "pipeline 1f1b on 2 ranks, batch 32, --microbatches=8");
   EXPECT_EQ(data[2]["label"], "pipeline gpipe on 2 ranks, batch 32");
 }
 
@@ -275,9 +311,11 @@ TEST(CellsDataTest, LabelsNameNoFilesAndEveryDifference) {
                           {"microbatches", micro_batches[i]}};
   }
   const nlohmann::json data = CellsData(cells);
-  const std::string name = "pipeline 1f1b on 2 ranks, batch 32, microbatches=";
+  const std::string name =
+      "pipeline 1f1b on 2 ranks, batch 32, --microbatches=";
   EXPECT_EQ(data[0]["label"], name + "4");
-  EXPECT_EQ(data[1]["label"], name + "4, without communication");
+  EXPECT_EQ(data[1]["label"],
+            "pipeline 1f1b on 2 ranks, batch 32, without communication");
   EXPECT_EQ(data[0]["ablation"], false);
   EXPECT_EQ(data[1]["ablation"], true);
   EXPECT_EQ(data[2]["label"], name + "8");
@@ -313,29 +351,29 @@ TEST(OriginDataTest, EachMachineAndVersionOnce) {
   EXPECT_EQ(origin["code"], (nlohmann::json{"source 1", "source 2"}));
 }
 
-using ::nlohmann::json;
-
-TEST(RowsDataTest, ARefusedRowSaysWhy) {
+TEST(TablesTest, ARefusedRowSaysWhy) {
   const std::unique_ptr<Answer> answer = FullAnswer("");
-  const json rows = ReportData(*answer)["rows"];
-  ASSERT_EQ(rows.size(), answer->rows.size());
-  EXPECT_EQ(rows.back()["refusal"], "the batch per rank differs: 64 and 32");
-  EXPECT_TRUE(rows.back()["efficiency"].is_null());
-  EXPECT_EQ(rows[0]["scaling"], "base");
-  EXPECT_EQ(rows[0]["refusal"], "");
-  EXPECT_TRUE(rows[0]["base"].is_null());
+  const Table rows = TableNamed(*answer, "scaling-table");
+  ASSERT_EQ(rows.rows.size(), answer->rows.size());
+  EXPECT_EQ(FieldOf(rows, rows.rows.size() - 1, "remarks"),
+            "the batch per rank differs: 64 and 32");
+  EXPECT_EQ(FieldOf(rows, rows.rows.size() - 1, "efficiency"), "");
+  EXPECT_EQ(FieldOf(rows, 0, "scaling"), "base");
+  EXPECT_EQ(FieldOf(rows, 0, "base"), "");
 }
 
-TEST(RowsDataTest, FiguresAreThoseOfTheAnswer) {
+TEST(TablesTest, FiguresAreThoseOfTheAnswer) {
   const std::unique_ptr<Answer> answer = FullAnswer("");
   answer->rows[1].efficiency->warning = "forced";
-  const json row = ReportData(*answer)["rows"][1];
+  const Table rows = TableNamed(*answer, "scaling-table");
   const Efficiency& efficiency = *answer->rows[1].efficiency;
-  EXPECT_EQ(row["efficiency"]["speedup"], efficiency.speedup);
-  EXPECT_EQ(row["efficiency"]["efficiency_interval"],
-            (json{efficiency.efficiency_interval.low,
-                  efficiency.efficiency_interval.high}));
-  EXPECT_EQ(row["efficiency"]["warning"], "forced");
+  EXPECT_EQ(NumberOf(rows, 1, "speedup"), efficiency.speedup);
+  EXPECT_EQ(NumberOf(rows, 1, "efficiency_low"),
+            efficiency.efficiency_interval.low);
+  EXPECT_EQ(NumberOf(rows, 1, "efficiency_high"),
+            efficiency.efficiency_interval.high);
+  EXPECT_EQ(FieldOf(rows, 1, "remarks"), "forced");
+  EXPECT_EQ(rows.rows[1][0].text, "ddp!");
 }
 
 TEST(SeriesDataTest, TheLawIsDrawnToTwiceTheLargestSize) {
@@ -380,12 +418,12 @@ TEST(WaterfallsDataTest, CausesHaveNamesAndRemedies) {
   EXPECT_GT(loss["interval"][1], loss["seconds"]);
 }
 
-TEST(AblationsDataTest, NamesBothCells) {
+TEST(TablesTest, AblationsHaveTheirDisagreement) {
   const std::unique_ptr<Answer> answer = FullAnswer("");
-  const json ablation = ReportData(*answer)["ablations"][0];
-  EXPECT_EQ(ablation["cell"], 3);
-  EXPECT_EQ(ablation["without"], 1);
-  EXPECT_DOUBLE_EQ(ablation["disagreement"], -0.042);
+  const Table table = TableNamed(*answer, "ablation-table");
+  ASSERT_EQ(table.rows.size(), 1u);
+  EXPECT_EQ(FieldOf(table, 0, "configuration"), "ddp on 2 ranks, batch 64");
+  EXPECT_EQ(NumberOf(table, 0, "disagreement"), -0.042);
 }
 
 }  // namespace

@@ -5,8 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "analysis/text/table.h"
 #include "records/run_origin.h"
-#include "records/text.h"
 #include "third_party/absl/status_macros.h"
 
 namespace rankwise {
@@ -176,8 +176,7 @@ class PairCheck {
     const double base = base_.peak_bytes, peak = cell_.peak_bytes;
     if (std::abs(peak - base) <= kMemoryTolerance * base) return;
     Differ("the peak memory of a rank, which fixed-memory scaling holds equal",
-           FormatBytes(std::llround(base)), FormatBytes(std::llround(peak)),
-           fix);
+           MegabytesText(base), MegabytesText(peak), fix);
   }
 
   const Cell& base_;

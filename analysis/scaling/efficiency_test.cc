@@ -272,7 +272,7 @@ TEST(FixedMemory, HoldsThePeakOfTheFullestRankEqual) {
                           "scaling holds equal: "));
   }
   EXPECT_THAT(WhyNot(base, WithPeak(cell, 2e9), Scaling::kFixedMemory),
-              HasSubstr("equal: 1.86265 GiB and 953.674 MiB; //:study -- "
+              HasSubstr("equal: 2000 MB and 1000 MB; //:study -- "
                         "--scaling=fixed_memory runs such ones"));
 }
 

@@ -122,8 +122,8 @@ TEST_F(ResumeTest, AStudyOfLayoutsGoesOnToo) {
   EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
   EXPECT_THAT(
       outcome.output,
-      AllOf(HasSubstr("\nWhich layout to use\n  On 2 ranks, with a global "
-                      "batch of 64 (strong scaling), "),
+      AllOf(HasSubstr("\nWhich layout to use\n  On 2 ranks, with the same "
+                      "global batch of 64 (strong scaling), "),
             HasSubstr("\ntensor_parallel "), HasSubstr("\npipeline 1f1b ")));
   EXPECT_EQ(CountRecords(".jsonl"), 10);
   fs::remove(root() / "out/tensor_parallel-x2-batch64-rep1.jsonl");

@@ -19,9 +19,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "analysis/compare/record_set.h"
-#include "analysis/report/report.h"
 #include "analysis/runs/run_trace.h"
-#include "nlohmann/json.hpp"
 #include "parallel/comm/test_process.h"
 #include "records/record.h"
 #include "records/record_writer.h"
@@ -117,25 +115,25 @@ TEST(CommBenchTest, TheReportsBusBandwidthIsThatOfTheTable) {
   const auto runs = LoadRuns(records);
   ASSERT_TRUE(runs.ok()) << runs.status();
   std::vector<std::string> left_out;
-  const nlohmann::json calls =
-      CallsData(CallConfigurations(*runs, CallUnit::kLaunch, &left_out));
+  const std::vector<Configuration> calls =
+      CallConfigurations(*runs, CallUnit::kLaunch, &left_out);
   EXPECT_THAT(left_out, IsEmpty());
-  std::map<std::string, nlohmann::json> of_first_group;
-  for (const nlohmann::json& call : calls) {
-    if (call["group"] == "0,1") of_first_group[call["collective"]] = call;
+  std::map<std::string, Configuration> of_first_group;
+  for (const Configuration& call : calls) {
+    if (call.identity.at("group") == "0,1")
+      of_first_group[call.identity.at("collective")] = call;
   }
   const auto rows = CsvRows(csv, "\"0,1\"");
   ASSERT_THAT(rows, SizeIs(5));
   for (const auto& row : rows) {
-    const nlohmann::json& call = of_first_group[row.at("collective")];
-    EXPECT_EQ(call["ranks"], 2) << row.at("collective");
+    const Configuration& call = of_first_group[row.at("collective")];
+    EXPECT_EQ(call.ranks, 2) << row.at("collective");
     const double factor = std::stod(row.at("busbw_gb_per_second")) /
                           std::stod(row.at("algbw_gb_per_second"));
-    ASSERT_TRUE(call["bus_factor"].is_number()) << call;
-    EXPECT_NEAR(call["bus_factor"].get<double>(), factor, 1e-9) << call;
+    EXPECT_NEAR(call.bus_factor, factor, 1e-9) << row.at("collective");
   }
-  EXPECT_EQ(of_first_group["all_reduce"]["bus_factor"], 1);
-  EXPECT_EQ(of_first_group["all_to_all_v"]["bus_factor"], 0.5);
+  EXPECT_EQ(of_first_group["all_reduce"].bus_factor, 1);
+  EXPECT_EQ(of_first_group["all_to_all_v"].bus_factor, 0.5);
 }
 
 TEST(CommBenchTest, LinesOfAnAxisAloneAndAllAtOnce) {

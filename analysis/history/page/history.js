@@ -5,15 +5,11 @@ const past = JSON.parse(document.getElementById('report-data').textContent);
 // A value with its unit.
 function shown(series, value) {
   if (series.unit === 's') return milliseconds(value);
-  return series.unit === 'B' ? bytes(value) : `${digits(value, 4)}\u00a0/s`;
+  return series.unit === 'B' ? megabytes(value) : `${digits(value, 4)}\u00a0/s`;
 }
 
 function pointName({day, commit}) {
   return past.by_day ? day : `${commit}, ${day}`;
-}
-
-function pText(p) {
-  return p < 0.001 ? '<0.001' : p.toFixed(3);
 }
 
 // The levels between changes: {begin, end, value}, with indices of points.
@@ -27,8 +23,8 @@ function levels(series) {
 }
 
 function historyFigure(look, width, series) {
-  const scale = series.unit === 's' ? 1e3 : series.unit === 'B' ? 1 / 1048576 : 1;
-  const unit = {'s': 'ms', 'B': 'MiB', '/s': '/s'}[series.unit];
+  const scale = series.unit === 's' ? 1e3 : series.unit === 'B' ? 1e-6 : 1;
+  const unit = {'s': 'ms', 'B': 'MB', '/s': '/s'}[series.unit];
   const values = series.points.map((point) => scale * point.value);
   const end = (at) => series.points.map((point) => scaled(endOf(point.interval, at), scale));
   const places = series.points.map((point) => point.point);
@@ -62,25 +58,12 @@ function historyFigure(look, width, series) {
 }
 
 function addChanges() {
-  const rows = past.series.flatMap((series) => series.changes.map((change) => ({series, change})));
   const part = section('changes', 'Changes', past.test);
-  if (rows.length === 0) {
+  if (past.changes.rows.length > 0) {
+    addTable(part, past.changes);
+  } else {
     part.append(element('p', {}, 'No change was found.'));
-    return;
   }
-  const pointOf = ({series, change}) => past.points[series.points[change.at].point];
-  table(part, 'changes-table', 'Level changes', [
-    textColumn('configuration', 'configuration', (row) => row.series.name),
-    textColumn('metric', 'metric', (row) => row.series.metric),
-    textColumn('change', 'change', (row) => row.change.word),
-    textColumn('from', 'day', (row) => pointOf(row).day),
-    textColumn('commit', 'commit', (row) => pointOf(row).commit),
-    {...numberColumn('before', 'before', (row) => row.change.before), show: (row) => shown(row.series, row.change.before)},
-    {...numberColumn('after', 'after', (row) => row.change.after), show: (row) => shown(row.series, row.change.after)},
-    numberColumn('after/before', 'ratio', (row) => row.change.ratio, (value) => value.toFixed(3)),
-    intervalColumn('ratio', (row) => row.change.interval, (value) => value.toFixed(3)),
-    numberColumn('p', 'p', (row) => row.change.p, pText),
-  ], rows);
 }
 
 function addSeries() {
@@ -102,18 +85,7 @@ function addSeries() {
 
 function addValues() {
   const part = section('values', 'All values', '');
-  const rows = past.series.flatMap((series) => series.points.map((point) => ({series, point})));
-  const of = (row) => past.points[row.point.point];
-  table(part, 'history-table', 'Points of all series', [
-    textColumn('configuration', 'configuration', (row) => row.series.name),
-    textColumn('metric', 'metric', (row) => row.series.metric),
-    textColumn('day', 'day', (row) => of(row).day),
-    textColumn('commit', 'commit', (row) => of(row).commit),
-    numberColumn('repetitions', 'repetitions', (row) => row.point.repetitions, String),
-    {...numberColumn('value', 'value', (row) => row.point.value), show: (row) => shown(row.series, row.point.value)},
-    {...intervalColumn('value', (row) => row.point.interval, digits),
-      show: (row) => (row.point.interval === null ? '' : interval(row.point.interval, (value) => shown(row.series, value)))},
-  ], rows);
+  addTable(part, past.values);
   if (past.remarks.length > 0) {
     part.append(element('h3', {}, 'Notes'),
                 element('ul', {}, ...past.remarks.map((remark) => element('li', {}, remark))));

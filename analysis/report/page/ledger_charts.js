@@ -156,7 +156,7 @@ function waterfallFigure(look, width, waterfall) {
       hovertext: [
         hoverText(first, `step ${milliseconds(firstSeconds)}`),
         ...losses.map((loss) => hoverText(loss.cause, `${milliseconds(loss.seconds)} of the step`,
-                                          ...(loss.interval === null ? [] : [`95 % interval ${interval(loss.interval, inMs)} ms`]),
+                                          ...(loss.interval === null ? [] : [`95 % interval ${interval(loss.interval, (s) => digits(s * 1e3))} ms`]),
                                           `${signedPercent(-loss.points)} of ${speed}`)),
         hoverText('measured', `step ${milliseconds(waterfall.measured_seconds)}`, `efficiency ${percent(efficiency)}`),
       ],

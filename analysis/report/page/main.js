@@ -1,5 +1,7 @@
 // The page from top to bottom.
 
+const cellOf = (row) => study.cells[row.cell];
+
 function addFindings() {
   const part = element('section', {id: 'findings'});
   document.getElementById('report').append(part);
@@ -73,6 +75,23 @@ function subtitle() {
   document.getElementById('subtitle').textContent = [...new Set(parts)].join(' · ');
 }
 
+function addFigures() {
+  const part = section('tables', 'Tables', 'The figures of the terminal and more. Each downloads as CSV, unrounded, in seconds, bytes and shares of 1.');
+  addTables(part, study.tables, 'scaling-', 'law-', 'ledger-', 'rank-ledger-', 'first-device-', 'communication-', 'waterfall-', 'ablation-');
+  if (!study.tables.some(({id}) => id === 'ablation-table')) {
+    missing(part, 'No configuration was also run without communication. To add such runs:',
+            './bazelw run //:study -- --ablations=3');
+  }
+  addTables(part, study.tables, 'pipeline-', 'cost-');
+  const calls = study.tables.find(({id}) => id === 'call-table');
+  if (calls) {
+    const details = element('details', {}, element('summary', {}, `${plural(calls.rows.length, 'row')} of the communication benchmark`));
+    part.append(details);
+    addTable(details, calls);
+  }
+  addTables(part, study.tables, 'prediction-');
+}
+
 // By the ids of their sections.
 const parts = {
   findings: addFindings,
@@ -86,7 +105,7 @@ const parts = {
   timelines: addTimelines,
   predictions: addPredictions,
   losses: addLosses,
-  tables: addTables,
+  tables: addFigures,
   notes: addNotes,
   origin: addOrigin,
 };

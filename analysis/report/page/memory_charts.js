@@ -18,15 +18,15 @@ function memoryFigure(look, width, cells) {
     type: 'bar', orientation: 'h', name: part.name, y: rows, x: cells.map((cell) => 1e-6 * cell.memory.measured[part.key]),
     marker: fill(look, part.hue, part.pattern),
     hovertext: cells.map(({label, memory}) => hoverText(
-        label, `${part.name}: ${bytes(memory.measured[part.key])}`, `rank ${memory.rank}: ${bytes(memorySum(memory))}`,
-        `computed: ${bytes(memory.computed_bytes)}`)),
+        label, `${part.name}: ${megabytes(memory.measured[part.key])}`, `rank ${memory.rank}: ${megabytes(memorySum(memory))}`,
+        `computed: ${megabytes(memory.computed_bytes)}`)),
     hoverinfo: 'text',
   }));
   data.push({
     type: 'scatter', mode: 'markers', name: 'computed, all together', y: rows,
     x: cells.map((cell) => 1e-6 * cell.memory.computed_bytes),
     marker: {symbol: 'line-ns', size: 22, line: {color: look.ink, width: 3}},
-    hovertext: cells.map(({label, memory}) => hoverText(label, `computed: ${bytes(memory.computed_bytes)}`)),
+    hovertext: cells.map(({label, memory}) => hoverText(label, `computed: ${megabytes(memory.computed_bytes)}`)),
     hoverinfo: 'text',
   });
   return {

@@ -9,23 +9,6 @@ function knowsLimits(profile) {
   return profile.peak_flops_per_second > 0 && profile.peak_bytes_per_second > 0;
 }
 
-// The passes of a profile with their rates, and, where the limits are known, the least time that they allow.
-function limitedPasses(profile) {
-  return profile.passes.map((pass) => {
-    const compute = pass.flops / profile.peak_flops_per_second, memory = pass.bytes / profile.peak_bytes_per_second;
-    const known = knowsLimits(profile);
-    return {
-      ...pass,
-      // Null of layers without operations of their own.
-      intensity: pass.flops > 0 && pass.bytes > 0 ? pass.flops / pass.bytes : null,
-      flopRate: pass.flops > 0 && pass.seconds > 0 ? pass.flops / pass.seconds : null,
-      byteRate: pass.seconds > 0 ? pass.bytes / pass.seconds : null,
-      limit: known ? Math.max(compute, memory) : null,
-      bound: known ? (compute >= memory ? 'compute' : 'memory') : null,
-    };
-  });
-}
-
 function sumOf(passes, key) {
   return passes.reduce((sum, pass) => sum + pass[key], 0);
 }
@@ -99,7 +82,7 @@ function drawnPasses(passes) {
 }
 
 function rooflineFigure(look, width, profile) {
-  const passes = drawnPasses(limitedPasses(profile));
+  const passes = drawnPasses(profile.passes);
   const known = knowsLimits(profile);
   const ridge = known ? [profile.peak_flops_per_second / profile.peak_bytes_per_second] : [];
   const room = width < 800 ? 10 : 2.5;  // for the names on the right
@@ -136,7 +119,7 @@ function rooflineFigure(look, width, profile) {
 }
 
 function rooflineWords(profile) {
-  const passes = limitedPasses(profile);
+  const passes = profile.passes;
   const seconds = sumOf(passes, 'seconds');
   const all = `One pass of ${plural(profile.examples, 'example')} through all layers, forward and backward, takes ${milliseconds(seconds)}`;
   if (!knowsLimits(profile)) return `${all}. What this device can do is not known: the run had --peak=none.`;
@@ -145,30 +128,12 @@ function rooflineWords(profile) {
       `Most is lost in ${furthest.layer}, ${furthest.direction}: ${milliseconds(furthest.seconds)} instead of ${milliseconds(furthest.limit)}.`;
 }
 
-function rooflineTable(part, profile, place) {
-  const passes = limitedPasses(profile);
-  const seconds = sumOf(passes, 'seconds');
-  const limited = (column) => ({...column, hidden: !knowsLimits(profile)});
-  table(part, `layer-table-${place}`, `Layers of ${cellOf(profile).label}`, [
-    textColumn('layer', 'layer', (pass) => pass.layer),
-    textColumn('pass', 'pass', (pass) => pass.direction),
-    numberColumn('ms', 'seconds', (pass) => pass.seconds, inMs),
-    numberColumn('of all', 'share_of_all', (pass) => pass.seconds / seconds, percent),
-    numberColumn('reached', 'flops_per_second', (pass) => pass.flopRate, flopRate),
-    numberColumn('bandwidth', 'bytes_per_second', (pass) => pass.byteRate, bandwidth),
-    numberColumn('FLOP/byte', 'flops_per_byte', (pass) => pass.intensity),
-    limited(textColumn('bound', 'bound', (pass) => pass.bound)),
-    limited(numberColumn('limit ms', 'limit_seconds', (pass) => pass.limit, inMs)),
-    limited(numberColumn('of it', 'limit_share', (pass) => pass.limit / pass.seconds, percent)),
-  ], passes);
-}
-
 function addRoofline() {
   const part = section(
       'roofline', 'What each layer reaches of the machine',
       'A point per layer and direction, its area by its time: the line above it is the most that the machine allows at as many ' +
           'operations per byte. Layers without operations of their own are in the table alone. Timed one by one, after training.');
-  const profiles = study.profiles.filter((profile) => drawnPasses(limitedPasses(profile)).length > 0);
+  const profiles = study.profiles.filter((profile) => drawnPasses(profile.passes).length > 0);
   if (profiles.length === 0) {
     missing(part, 'No run timed its layers. A study, whose base case does:', './bazelw run //:study');
     return;
@@ -188,5 +153,5 @@ function addRoofline() {
                (look, width) => rooflineFigure(look, width, profiles[shown]));
   part.append(words);
   tell();
-  profiles.forEach((profile, place) => rooflineTable(part, profile, place));
+  addTables(part, study.tables, 'layer-');
 }

@@ -38,6 +38,11 @@ function bytes(count) {
   return `${Number(count.toPrecision(4))}\u00a0${units[unit]}`;
 }
 
+// Of memory, as on the terminal; sizes of messages are powers of 1024.
+function megabytes(count) {
+  return `${(count / 1e6).toFixed(0)}\u00a0MB`;
+}
+
 // `count` a second of `what`, with a prefix: 12.5 GB/s.
 function perSecond(count, what) {
   const prefixes = ['', 'k', 'M', 'G', 'T', 'P'];

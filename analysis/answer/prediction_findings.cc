@@ -1,0 +1,108 @@
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "analysis/answer/answer.h"
+#include "analysis/prediction/prediction.h"
+#include "analysis/text/table.h"
+#include "analysis/text/text_table.h"
+#include "records/text.h"
+
+namespace rankwise {
+namespace {
+
+std::string RateInterval(const Prediction& prediction) {
+  const auto& [low, high] = prediction.examples_interval;
+  const auto rate = [&prediction](double value) {
+    return FixedText(prediction.unit.Rate(value), 0);
+  };
+  if (std::isnan(low)) return "no interval";
+  const std::string ends = std::isinf(high)
+                               ? absl::StrCat("from ", rate(low), " up")
+                               : IntervalText({low, high}, rate);
+  return prediction.conditions.empty()
+             ? absl::StrCat("95 % interval ", ends)
+             : absl::StrCat(IntervalKind(prediction.conditions), ": ", ends);
+}
+
+std::string ResidualSentence(const Answer& answer) {
+  const auto worst = absl::c_max_element(
+      answer.ledgers, [](const CellLedger& a, const CellLedger& b) {
+        return a.ledger.median_residual_share < b.ledger.median_residual_share;
+      });
+  if (worst == answer.ledgers.end()) return "";
+  return absl::StrCat("The ledger's parts explain all but ",
+                      PercentText(worst->ledger.median_residual_share),
+                      " of the step at worst (", worst->cell->Name(),
+                      ", median over steps).");
+}
+
+// "; 80.0 % of them lay in their predicted interval, at the median 0.4 times as
+// wide as the step is long".
+std::string CoverageText(const Score& score) {
+  if (std::isnan(score.coverage)) {
+    return "; too few runs were fitted for intervals that could be judged";
+  }
+  return absl::StrFormat(
+      "; %s of them lay in their predicted interval, at the median %.2g times "
+      "as wide as the step is long",
+      PercentText(score.coverage), score.median_relative_width);
+}
+
+// Calls among two ranks are the smallest there are to measure.
+std::string ScoreSentence(const Score& score) {
+  const std::string known =
+      score.fitted_up_to == 1
+          ? "1 rank, with communication as measured between 2 and computing "
+            "next to another rank as measured without communication"
+          : absl::StrCat("up to ", Counted(score.fitted_up_to, "rank"));
+  return absl::StrFormat(
+      "Predicted from %s, the steps of %s were off by %s at the median%s.",
+      known, Counted(score.points.size(), "larger configuration"),
+      PercentText(score.median_absolute_error), CoverageText(score));
+}
+
+}  // namespace
+
+Finding WhatComesNext(const Answer& answer) {
+  if (answer.predictions.empty()) return {};
+  std::vector<std::string> speeds, extrapolations;
+  std::string links;
+  for (const Prediction& prediction : answer.predictions) {
+    speeds.push_back(absl::StrFormat(
+        "%.0f %s on %d ranks (%s)",
+        prediction.unit.Rate(prediction.examples_per_second),
+        prediction.unit.RateName(), prediction.layout.world_size(),
+        RateInterval(prediction)));
+    for (const std::string& line : prediction.extrapolations) {
+      if (!absl::c_linear_search(extrapolations, line))
+        extrapolations.push_back(line);
+    }
+    const std::string link = LinkSentence(prediction);
+    if (!link.empty()) absl::StrAppend(&links, " ", link);
+  }
+  return {"What happens at the next size",
+          absl::StrCat(
+              "With a batch of ", answer.predictions[0].layout.batch_per_rank,
+              " per rank, ddp would train ", absl::StrJoin(speeds, ", "), ".",
+              links,
+              extrapolations.empty()
+                  ? ""
+                  : absl::StrCat(" Beyond what was measured: ",
+                                 absl::StrJoin(extrapolations, "; "), "."))};
+}
+
+Finding HowFarToTrust(const Answer& answer) {
+  std::string text = ResidualSentence(answer);
+  for (const Score& score : answer.scores) {
+    absl::StrAppend(&text, "\n", ScoreSentence(score));
+  }
+  return {"How far to trust this", text};
+}
+
+}  // namespace rankwise

@@ -1,0 +1,218 @@
+// The terminal, the report and its CSV files of one study show the same
+// figures.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "analysis/answer/answer.h"
+#include "analysis/report/report.h"
+#include "analysis/runs/made_layouts_for_test.h"
+#include "analysis/runs/made_study_for_test.h"
+#include "analysis/runs/run_trace.h"
+#include "analysis/text/table.h"
+#include "nlohmann/json.hpp"
+
+namespace rankwise {
+namespace {
+
+using ::nlohmann::json;
+using Row = std::vector<std::string>;
+
+// The columns of a line of a terminal's table: two spaces or more are between
+// them, and a column may be empty only at the end.
+Row Columns(const std::string& line) {
+  Row columns;
+  for (const absl::string_view part : absl::StrSplit(line, "  ")) {
+    const absl::string_view text = absl::StripAsciiWhitespace(part);
+    if (!text.empty()) columns.emplace_back(text);
+  }
+  return columns;
+}
+
+// The terminal's tables, each a header and rows: a rule is below a header, and
+// the rows end where a line has another number of columns.
+std::vector<std::vector<Row>> TablesIn(const std::string& text) {
+  const std::vector<std::string> lines = absl::StrSplit(text, '\n');
+  std::vector<std::vector<Row>> tables;
+  for (size_t i = 1; i < lines.size(); ++i) {
+    const bool is_rule = !lines[i].empty() &&
+                         lines[i].find_first_not_of('-') == std::string::npos;
+    if (!is_rule) continue;
+    std::vector<Row>& table = tables.emplace_back();
+    table.push_back(Columns(lines[i - 1]));
+    for (size_t row = i + 1; row < lines.size() && !lines[row].empty(); ++row) {
+      if (Columns(lines[row]).size() + 1 < table[0].size()) break;
+      table.push_back(Columns(lines[row]));
+    }
+  }
+  return tables;
+}
+
+std::string FolderOf(const std::string& name) {
+  const std::string dir = testing::TempDir() + "/" + name;
+  std::filesystem::remove_all(dir);
+  std::filesystem::create_directory(dir);
+  return dir;
+}
+
+// The data of the written page.
+json PageData(const Answer& answer, const std::string& dir) {
+  const std::string path = dir + "/report.html";
+  const absl::Status written = WriteReport(
+      answer, {"Study", "../plotly/plotly.min.js", "./bazelw run"}, path);
+  EXPECT_TRUE(written.ok()) << written;
+  std::stringstream page;
+  page << std::ifstream(path, std::ios::binary).rdbuf();
+  const std::string text = page.str();
+  const std::string opening =
+      "<script id=\"report-data\" type=\"application/json\">";
+  const size_t start = text.find(opening) + opening.size();
+  return json::parse(text.substr(start, text.find("</script>", start) - start));
+}
+
+// A page's table by header: the texts of its rows.
+std::map<std::string, Row> TextsOf(const json& table) {
+  std::map<std::string, Row> texts;
+  for (size_t i = 0; i < table["columns"].size(); ++i) {
+    Row& column = texts[table["columns"][i]["head"]];
+    for (const json& row : table["rows"]) column.push_back(row[i]);
+  }
+  return texts;
+}
+
+// Expects each figure of the terminal's tables on the page, in a table with as
+// many rows under the same header. Returns how many there are.
+int CompareTerminalWithPage(const std::string& text, const json& data) {
+  int figures = 0;
+  for (const std::vector<Row>& table : TablesIn(text)) {
+    int best = 0;
+    for (const json& on_page : data["tables"]) {
+      const std::map<std::string, Row> texts = TextsOf(on_page);
+      if (on_page["rows"].size() + 1 != table.size()) continue;
+      int same = 0;
+      bool differs = false;
+      for (size_t i = 0; i < table[0].size(); ++i) {
+        const auto column = texts.find(table[0][i]);
+        const bool is_twice =
+            std::count(table[0].begin(), table[0].end(), table[0][i]) > 1;
+        if (column == texts.end() || is_twice) continue;
+        for (size_t row = 1; row < table.size(); ++row) {
+          if (i >= table[row].size()) continue;
+          differs |= table[row][i] != column->second[row - 1];
+          ++same;
+        }
+      }
+      if (!differs) best = std::max(best, same);
+    }
+    EXPECT_GT(best, 0) << absl::StrJoin(table[0], " | ");
+    figures += best;
+  }
+  return figures;
+}
+
+// By name the fields of each row of a CSV file without quoted fields in those
+// columns that are asked for.
+std::map<std::string, Row> FieldsOf(const std::string& csv) {
+  std::map<std::string, Row> fields;
+  std::vector<std::string> lines = absl::StrSplit(csv, '\n');
+  const Row names = absl::StrSplit(lines[0], ',');
+  for (size_t i = 1; i + 1 < lines.size(); ++i) {
+    std::vector<std::string> row = {""};
+    bool quoted = false;
+    for (const char c : lines[i]) {
+      if (c == '"') quoted = !quoted;
+      if (c == ',' && !quoted) {
+        row.emplace_back();
+      } else if (c != '"') {
+        row.back() += c;
+      }
+    }
+    EXPECT_EQ(row.size(), names.size()) << lines[i];
+    for (size_t name = 0; name < names.size(); ++name)
+      fields[names[name]].push_back(row[name]);
+  }
+  return fields;
+}
+
+const json& TableNamed(const json& data, const std::string& id) {
+  for (const json& table : data["tables"]) {
+    if (table["id"] == id) return table;
+  }
+  ADD_FAILURE() << "no " << id;
+  static const json none;
+  return none;
+}
+
+// Rounded as the page has them, the file's numbers are the page's texts.
+void CompareFileWithPage(const json& data, const std::string& id,
+                         const std::string& head, const std::string& name,
+                         double scale, int decimals, const char* unit = "") {
+  const json& table = TableNamed(data, id);
+  const Row texts = TextsOf(table)[head];
+  const Row fields = FieldsOf(table["csv"])[name];
+  ASSERT_EQ(texts.size(), fields.size());
+  ASSERT_FALSE(texts.empty());
+  for (size_t i = 0; i < texts.size(); ++i) {
+    if (texts[i] == "-") {
+      EXPECT_EQ(fields[i], "");
+      continue;
+    }
+    EXPECT_EQ(
+        texts[i],
+        absl::StrCat(FixedText(scale * std::stod(fields[i]), decimals), unit))
+        << id << ", " << head;
+  }
+}
+
+std::unique_ptr<Answer> AnswerOf(const std::string& dir) {
+  auto runs = LoadRuns(dir);
+  EXPECT_TRUE(runs.ok()) << runs.status();
+  return Analyze(*std::move(runs), {});
+}
+
+TEST(SameFigures, OfLayoutsAndLedgers) {
+  const std::string dir = FolderOf("layouts");
+  ASSERT_TRUE(WriteLayoutStudy(dir, {.link_bytes_per_second = 1e9}).ok());
+  const std::unique_ptr<Answer> answer = AnswerOf(dir);
+  const json data = PageData(*answer, dir);
+  EXPECT_GT(CompareTerminalWithPage(AnswerText(*answer), data), 100);
+  CompareFileWithPage(data, "scaling-table", "efficiency", "efficiency", 100, 1,
+                      " %");
+  CompareFileWithPage(data, "scaling-table", "comm wait", "comm_wait_share",
+                      100, 1, " %");
+  CompareFileWithPage(data, "layout-table", "MB", "peak_bytes", 1e-6, 0);
+  CompareFileWithPage(data, "layout-table", "dp", "exposed_dp_seconds", 1e3, 2);
+  CompareFileWithPage(data, "ledger-table", "compute", "compute_seconds", 1e3,
+                      2);
+}
+
+// Bubbles and errors of pipelines are medians, and an error that of medians.
+TEST(SameFigures, OfPipelines) {
+  const std::string dir = FolderOf("pipelines");
+  ASSERT_TRUE(WriteMadeStudy(dir, {.records = 2000}).ok());
+  const std::unique_ptr<Answer> answer = AnswerOf(dir);
+  const json data = PageData(*answer, dir);
+  EXPECT_GT(CompareTerminalWithPage(AnswerText(*answer), data), 50);
+  CompareFileWithPage(data, "pipeline-table", "wall bubble", "wall_bubble", 100,
+                      1, " %");
+  CompareFileWithPage(data, "pipeline-table", "schedule ms", "schedule_seconds",
+                      1e3, 2);
+}
+
+}  // namespace
+}  // namespace rankwise
