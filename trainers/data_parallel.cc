@@ -139,6 +139,12 @@ absl::Status Run(const TrainConfig& config, const Worker& worker) {
   });
 }
 
+absl::StatusOr<Parallelism> Divide(int) {
+  ASSIGN_OR_RETURN(const std::vector<c10::Device> devices,
+                   ReplicaDevicesFromFlags());
+  return Parallelism{.devices = devices};
+}
+
 }  // namespace
 }  // namespace rankwise
 
@@ -153,8 +159,7 @@ int main(int argc, char** argv) {
                 "  bazel run //trainers:data_parallel -- --gather=loss "
                 "--replicate=once\n"
                 "All flags: --help",
-       .whole_model = true,
        .check_flags = rankwise::CheckDataParallelFlags,
-       .devices = [](int) { return rankwise::ReplicaDevicesFromFlags(); },
+       .divide = rankwise::Divide,
        .run = rankwise::Run});
 }

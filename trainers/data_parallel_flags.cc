@@ -10,10 +10,11 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "parallel/device/device_facts.h"
+#include "parallel/launch/comm_flags.h"
 #include "records/text.h"
 #include "third_party/absl/status_macros.h"
-#include "trainers/flags.h"
-#include "trainers/stage_flags.h"
+#include "trainers/flag_rules.h"
+#include "trainers/layout_flags.h"
 
 TRAINER_FLAG(
     kLayout, int, replicas, 0,
@@ -32,7 +33,6 @@ TRAINER_FLAG(
 
 ABSL_DECLARE_FLAG(int64_t, accumulate);
 ABSL_DECLARE_FLAG(int64_t, batch_size);
-ABSL_DECLARE_FLAG(bool, cuda_graph);
 ABSL_DECLARE_FLAG(std::string, device);
 ABSL_DECLARE_FLAG(double, dropout);
 ABSL_DECLARE_FLAG(int64_t, global_batch_size);
@@ -40,26 +40,7 @@ ABSL_DECLARE_FLAG(int64_t, global_batch_size);
 namespace rankwise {
 namespace {
 
-constexpr int kMostReplicas = 1024;
 constexpr int kReplicasOnCpu = 2;
-
-absl::Status CheckOwnFlags() {
-  FlagChecks checks;
-  const int replicas = FlagInRange(checks, FLAGS_replicas, 0, kMostReplicas);
-  checks.OneOf("gather", absl::GetFlag(FLAGS_gather), {"output", "loss"});
-  checks.OneOf("replicate", absl::GetFlag(FLAGS_replicate), {"step", "once"});
-  if (replicas > 0 && DevicesGiven()) {
-    checks.Complain(absl::StrCat(
-        "--replicas=", replicas,
-        ": --devices says how many there are; leave one of the two out"));
-  }
-  if (absl::GetFlag(FLAGS_cuda_graph)) {
-    checks.Complain(
-        "--cuda_graph: the replicas' threads issue a step together, and one "
-        "thread captures a graph; only single and ddp can capture their steps");
-  }
-  return checks.status();
-}
 
 absl::Status CheckReplicas(const std::vector<c10::Device>& devices) {
   const int64_t replicas = std::ssize(devices);
@@ -91,14 +72,13 @@ absl::Status CheckReplicas(const std::vector<c10::Device>& devices) {
 }  // namespace
 
 absl::Status CheckDataParallelFlags() {
-  RETURN_IF_ERROR(CheckOwnFlags());
   ASSIGN_OR_RETURN(const std::vector<c10::Device> devices,
                    ReplicaDevicesFromFlags());
   return CheckReplicas(devices);
 }
 
 absl::StatusOr<std::vector<c10::Device>> ReplicaDevicesFromFlags() {
-  if (DevicesGiven()) return StageDevicesFromFlags(/*without=*/"");
+  if (DevicesGiven()) return DevicesFromFlags();
   const std::string device = absl::GetFlag(FLAGS_device);
   if (absl::StartsWith(device, "cuda:")) {
     return absl::InvalidArgumentError(

@@ -1,53 +1,33 @@
 // Data parallelism: every rank holds the whole model, trains on its share of
 // each batch, and averages gradients with the others while backward is still
 // running. Compare with single.cc: what differs is the engine around forward
-// and backward.
+// and backward, which ddp_setup.cc makes as the flags say.
 
 #include <memory>
-#include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "parallel/ddp/model_state.h"
 #include "third_party/absl/status_macros.h"
-#include "trainers/ddp_flags.h"
-#include "trainers/graphs/captured_step.h"
+#include "trainers/ddp_setup.h"
 #include "trainers/loop/training_run.h"
 #include "trainers/main.h"
 
 namespace rankwise {
 namespace {
 
-// Before a step is captured: PyTorch's Reducer rebuilds its buckets after the
-// first step and reads the device's clock in the first ten.
-constexpr int64_t kWarmUpStepsOfDdp = 11;
-
 absl::Status Run(const TrainConfig& config, const Worker& worker) {
   ASSIGN_OR_RETURN(std::unique_ptr<TrainingRun> run,
                    TrainingRun::Create(config, worker));
   Model& model = run->model();
-  const Group& replicas = worker.mesh->group("dp");
-  ASSIGN_OR_RETURN(
-      const std::string norms,
-      SyncBatchNormIfRequested(model, replicas, config.skip_communication));
-  if (!norms.empty()) run->Say(norms);
-  ASSIGN_OR_RETURN(const ChosenAllReduce reduce,
-                   AllReduceFromFlags(replicas, config.skip_communication));
-  if (!reduce.line.empty()) run->Say(reduce.line);
-  const auto make_engine = [&] {
-    return MakeEngine(model, reduce.group, config.skip_communication);
-  };
-  ASSIGN_OR_RETURN(std::unique_ptr<DataParallelEngine> engine, make_engine());
-  run->KeepEngine(
-      {[&] { return engine->BucketOrder(); },
-       [&](const std::string& order) { engine->UseBucketOrder(order); },
-       /*own_buffers=*/!BroadcastsBuffersByFlag()});
+  ASSIGN_OR_RETURN(std::unique_ptr<DdpSetup> setup,
+                   DdpSetup::Create(config, worker, *run));
   RETURN_IF_ERROR(run->Start(TrainableParameters(model)));
   Optimizer& optimizer = run->optimizer();
   const Objective& objective = run->objective();
 
   const StepFunction step =
       [&](const StepInput& input) -> absl::StatusOr<StepOutcome> {
+    DataParallelEngine* const engine = setup->engine();
     torch::Tensor loss;
     for (size_t i = 0; i < input.micro_batches.size(); ++i) {
       const Batch& batch = input.micro_batches[i];
@@ -71,24 +51,7 @@ absl::Status Run(const TrainConfig& config, const Worker& worker) {
     return StepOutcome{.loss = loss,
                        .exposed_comm_seconds = engine->TakeExposedComm()};
   };
-  const StepFunction captured = CaptureIfRequested(
-      config, worker, *run,
-      {.step = step,
-       .warm_up_steps = kWarmUpStepsOfDdp,
-       // A Reducer cannot be used again after half a backward.
-       .recover = [&]() -> absl::Status {
-         ASSIGN_OR_RETURN(engine, make_engine());
-         return absl::OkStatus();
-       }});
-
-  return run->Train([&](const StepInput& input) -> absl::StatusOr<StepOutcome> {
-    ASSIGN_OR_RETURN(StepOutcome outcome, captured(input));
-    const int64_t check_every = config.check_divergence_every;
-    if (check_every > 0 && input.step % check_every == 0) {
-      RETURN_IF_ERROR(CheckDivergence(model, replicas));
-    }
-    return outcome;
-  });
+  return run->Train(setup->Wrapped(step));
 }
 
 }  // namespace
@@ -104,7 +67,6 @@ int main(int argc, char** argv) {
                 "bazel-bin/trainers/ddp --epochs=1\n"
                 "All flags: --help",
        .distributed = true,
-       .whole_model = true,
        .check_flags = rankwise::CheckDdpFlags,
        .run = rankwise::Run});
 }

@@ -1,10 +1,8 @@
 #include "trainers/flags.h"
 
 #include <cstdint>
-#include <map>
 #include <string>
 
-#include "absl/flags/flag.h"
 #include "absl/flags/marshalling.h"
 #include "absl/flags/reflection.h"
 #include "absl/status/status.h"
@@ -12,13 +10,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
+#include "parallel/launch/comm_flags.h"
 #include "parallel/launch/rank_env.h"
 #include "records/command_line.h"
 #include "records/replace_file.h"
 #include "samplers/datasets/dataset.h"
 #include "samplers/datasets/file_datasets.h"
 #include "third_party/absl/status_macros.h"
-#include "trainers/loop/optimizer.h"
+#include "trainers/flag_rules.h"
 #include "trainers/models/model.h"
 #include "trainers/peak_flag.h"
 
@@ -168,14 +167,6 @@ TRAINER_FLAG(kOutput, int, max_restarts, 0,
 namespace rankwise {
 namespace {
 
-std::map<std::string, FlagEffect>& Effects() {
-  static auto* const effects =
-      new std::map<std::string, FlagEffect>{{"nproc", FlagEffect::kLayout},
-                                            {"file_store", FlagEffect::kOutput},
-                                            {"log_dir", FlagEffect::kOutput}};
-  return *effects;
-}
-
 // `config` is complete but for this.
 FlagValues ValuesOfFlags(const TrainConfig& config) {
   FlagValues values;
@@ -199,15 +190,6 @@ FlagValues ValuesOfFlags(const TrainConfig& config) {
   return values;
 }
 
-// The most that counts may be. An epoch's permutation holds 8 bytes per
-// example, and the steps of all epochs fit into 64 bits.
-constexpr int64_t kMostExamples = 1'000'000'000;
-constexpr int64_t kMostMicroBatches = 1 << 20;
-constexpr int64_t kMostEpochs = 1'000'000'000;
-constexpr int64_t kMostSteps = 1'000'000'000'000;
-constexpr int kMostCheckpoints = 1'000'000;
-constexpr int kMostRestarts = 1000;
-
 ModelConfig ModelFromFlags() {
   return {.name = absl::GetFlag(FLAGS_model),
           .size = absl::GetFlag(FLAGS_model_size),
@@ -221,16 +203,14 @@ ModelConfig ModelFromFlags() {
 }
 
 DataConfig DataFromFlags(const ModelSpec& model, FlagChecks& checks) {
-  DataConfig data{
-      .dataset = absl::GetFlag(FLAGS_dataset),
-      .data_dir = UserPath(absl::GetFlag(FLAGS_data_dir)),
-      .train_size = FlagInRange(checks, FLAGS_train_size, 1, kMostExamples),
-      .test_size = FlagInRange(checks, FLAGS_test_size, 1, kMostExamples),
-      .batch_size = FlagInRange(checks, FLAGS_batch_size, 1, kMostExamples),
-      .global_batch_size =
-          FlagInRange(checks, FLAGS_global_batch_size, 0, kMostExamples),
-      .drop_last = absl::GetFlag(FLAGS_drop_last),
-      .workers = FlagInRange(checks, FLAGS_data_workers, 0, 64)};
+  DataConfig data{.dataset = absl::GetFlag(FLAGS_dataset),
+                  .data_dir = UserPath(absl::GetFlag(FLAGS_data_dir)),
+                  .train_size = absl::GetFlag(FLAGS_train_size),
+                  .test_size = absl::GetFlag(FLAGS_test_size),
+                  .batch_size = absl::GetFlag(FLAGS_batch_size),
+                  .global_batch_size = absl::GetFlag(FLAGS_global_batch_size),
+                  .drop_last = absl::GetFlag(FLAGS_drop_last),
+                  .workers = absl::GetFlag(FLAGS_data_workers)};
   if (data.dataset.empty()) data.dataset = model.default_dataset;
   checks.OneOf("dataset", data.dataset, DatasetNames());
   if (!data.data_dir.empty() && !ReadsFiles(data.dataset)) {
@@ -245,26 +225,24 @@ DataConfig DataFromFlags(const ModelSpec& model, FlagChecks& checks) {
 OptimizerConfig OptimizerFromFlags(const ModelSpec& model, FlagChecks& checks) {
   OptimizerConfig optimizer{
       .name = absl::GetFlag(FLAGS_optimizer),
-      .learning_rate = FlagInRange(checks, FLAGS_lr, 0),
-      .weight_decay = FlagInRange(checks, FLAGS_weight_decay, 0),
-      .momentum = FlagInRange(checks, FLAGS_momentum, 0, 1),
-      .clip_grad_norm = FlagInRange(checks, FLAGS_clip_grad_norm, 0),
-      .warmup_steps = FlagInRange(checks, FLAGS_warmup_steps, 0, kMostSteps),
+      .learning_rate = absl::GetFlag(FLAGS_lr),
+      .weight_decay = absl::GetFlag(FLAGS_weight_decay),
+      .momentum = absl::GetFlag(FLAGS_momentum),
+      .clip_grad_norm = absl::GetFlag(FLAGS_clip_grad_norm),
+      .warmup_steps = absl::GetFlag(FLAGS_warmup_steps),
       .lr_schedule = absl::GetFlag(FLAGS_lr_schedule)};
   if (optimizer.name.empty()) optimizer.name = model.default_optimizer;
   if (optimizer.learning_rate == 0)
     optimizer.learning_rate = model.default_learning_rate;
-  checks.OneOf("optimizer", optimizer.name, {"adam", "adamw", "sgd"});
-  checks.OneOf("lr_schedule", optimizer.lr_schedule, {"constant", "cosine"});
-  if (optimizer.momentum != 0 && optimizer.name != "sgd") {
-    checks.Complain(absl::StrCat("--momentum=", optimizer.momentum,
-                                 ": only for --optimizer=sgd"));
-  }
+  // Which optimizer a silent flag stands for, a rule cannot see.
+  if (optimizer.momentum != 0 && optimizer.name != "sgd")
+    checks.Complain(NeedsText("momentum", "optimizer=sgd", ""));
   return optimizer;
 }
 
 // --checkpoint_every: steps, or a time with its unit.
 void ReadInterval(CheckpointConfig& checkpoint, FlagChecks& checks) {
+  constexpr int64_t kMostSteps = 1'000'000'000'000;
   const std::string text = absl::GetFlag(FLAGS_checkpoint_every);
   if (absl::SimpleAtoi(text, &checkpoint.every_steps) &&
       checkpoint.every_steps >= 0 && checkpoint.every_steps <= kMostSteps) {
@@ -286,107 +264,51 @@ CheckpointConfig CheckpointFromFlags(FlagChecks& checks) {
   CheckpointConfig checkpoint{
       .dir = UserPath(absl::GetFlag(FLAGS_checkpoint_dir)),
       .async = absl::GetFlag(FLAGS_async_checkpoint),
-      .keep = FlagInRange(checks, FLAGS_keep_checkpoints, 1, kMostCheckpoints),
+      .keep = absl::GetFlag(FLAGS_keep_checkpoints),
       .resume = absl::GetFlag(FLAGS_resume),
-      .max_restarts =
-          FlagInRange(checks, FLAGS_max_restarts, 0, kMostRestarts)};
+      .max_restarts = absl::GetFlag(FLAGS_max_restarts)};
   ReadInterval(checkpoint, checks);
   checks.FolderOrNew("checkpoint_dir", checkpoint.dir);
-  if (checkpoint.dir.empty() && checkpoint.resume) {
-    checks.Complain(
-        "--resume: needs --checkpoint_dir, the folder to resume from");
-  }
-  if (checkpoint.dir.empty() && checkpoint.max_restarts > 0) {
-    checks.Complain(
-        "--max_restarts: needs --checkpoint_dir, the folder to restart from");
-  }
-  if (checkpoint.dir.empty() &&
-      (checkpoint.every_steps > 0 || checkpoint.every_seconds > 0)) {
-    checks.Complain(
-        "--checkpoint_every: needs --checkpoint_dir, the folder to write to");
-  }
   return checkpoint;
 }
 
 TraceConfig TraceFromFlags(FlagChecks& checks) {
-  constexpr int64_t kMostTracedSteps = 1000;
-  TraceConfig trace{
-      .file = UserPath(absl::GetFlag(FLAGS_trace)),
-      .steps = FlagInRange(checks, FLAGS_trace_steps, 1, kMostTracedSteps),
-      .operators = absl::GetFlag(FLAGS_trace_ops)};
+  TraceConfig trace{.file = UserPath(absl::GetFlag(FLAGS_trace)),
+                    .steps = absl::GetFlag(FLAGS_trace_steps),
+                    .operators = absl::GetFlag(FLAGS_trace_ops)};
   checks.FileOrNew("trace", trace.file);
-  if (!trace.file.empty()) {
-    const absl::Status replaceable = CheckReplaceable(trace.file);
-    if (!replaceable.ok())
-      checks.Complain(absl::StrCat("--trace: ", replaceable.message()));
-    return trace;
-  }
-  if (trace.operators)
-    checks.Complain("--trace_ops: needs --trace, the file to write to");
-  if (DiffersFromDefault(absl::GetFlagReflectionHandle(FLAGS_trace_steps)))
-    checks.Complain("--trace_steps: needs --trace, the file to write to");
+  const absl::Status replaceable =
+      trace.file.empty() ? absl::OkStatus() : CheckReplaceable(trace.file);
+  if (!replaceable.ok())
+    checks.Complain(absl::StrCat("--trace: ", replaceable.message()));
   return trace;
 }
 
 OutputConfig OutputFromFlags(FlagChecks& checks) {
-  OutputConfig output{
-      .record_file = UserPath(absl::GetFlag(FLAGS_record)),
-      .log_every = FlagInRange(checks, FLAGS_log_every, 1, kMostSteps),
-      .show_progress = absl::GetFlag(FLAGS_progress),
-      .peak_tflops = FlagInRange(checks, FLAGS_peak_tflops, 0),
-      .peak = {},  // where the rank runs
-      .memory = absl::GetFlag(FLAGS_memory),
-      .dry_run = absl::GetFlag(FLAGS_dry_run),
-      .traffic_steps = FlagInRange(checks, FLAGS_traffic_steps, 0, kMostSteps),
-      .trace = TraceFromFlags(checks)};
+  OutputConfig output{.record_file = UserPath(absl::GetFlag(FLAGS_record)),
+                      .log_every = absl::GetFlag(FLAGS_log_every),
+                      .show_progress = absl::GetFlag(FLAGS_progress),
+                      .peak_tflops = absl::GetFlag(FLAGS_peak_tflops),
+                      .peak = {},  // where the rank runs
+                      .memory = absl::GetFlag(FLAGS_memory),
+                      .dry_run = absl::GetFlag(FLAGS_dry_run),
+                      .traffic_steps = absl::GetFlag(FLAGS_traffic_steps),
+                      .trace = TraceFromFlags(checks)};
   checks.FileOrNew("record", output.record_file);
   CheckPeakFlag(checks);
-  if (output.traffic_steps > 0 && output.record_file.empty()) {
-    checks.Complain("--traffic_steps: needs --record, the file to write to");
-  }
   return output;
 }
 
-void CheckSkippedCommunication(const TrainConfig& config, FlagChecks& checks) {
-  if (!config.skip_communication) return;
-  if (!config.checkpoint.dir.empty()) {
-    checks.Complain(
-        "--skip_communication: what the ranks hold is no trained model, and is "
-        "not saved; leave out --checkpoint_dir");
-  }
-  if (config.check_divergence_every > 0) {
-    checks.Complain(
-        "--skip_communication: the ranks' parameters diverge; leave out "
-        "--check_divergence_every");
-  }
-}
-
-Precision PrecisionFromFlag(FlagChecks& checks) {
+// fp32 for a word that a rule refuses.
+Precision PrecisionFromFlag() {
   const std::string name = absl::GetFlag(FLAGS_precision);
-  for (Precision precision :
-       {Precision::kFp32, Precision::kBf16, Precision::kFp16}) {
+  for (Precision precision : {Precision::kBf16, Precision::kFp16}) {
     if (name == PrecisionName(precision)) return precision;
   }
-  checks.OneOf("precision", name, {"fp32", "bf16", "fp16"});
   return Precision::kFp32;
 }
 
-OnNan OnNanFromFlag(FlagChecks& checks) {
-  const std::string name = absl::GetFlag(FLAGS_on_nan);
-  checks.OneOf("on_nan", name, {"stop", "continue"});
-  return name == "continue" ? OnNan::kContinue : OnNan::kStop;
-}
-
 }  // namespace
-
-bool RegisterFlag(const char* name, FlagEffect effect) {
-  return Effects().emplace(name, effect).second;
-}
-
-FlagEffect EffectOf(const std::string& flag) {
-  const auto found = Effects().find(flag);
-  return found == Effects().end() ? FlagEffect::kSpeed : found->second;
-}
 
 absl::StatusOr<int> WorldSizeFromFlags() {
   if (absl::GetFlag(FLAGS_backend) == "fake")
@@ -405,26 +327,19 @@ absl::StatusOr<TrainConfig> TrainConfigFromFlags() {
   config.optimizer = OptimizerFromFlags(model, checks);
   config.checkpoint = CheckpointFromFlags(checks);
   config.output = OutputFromFlags(checks);
-  config.epochs = FlagInRange(checks, FLAGS_epochs, 1, kMostEpochs);
-  config.max_steps = FlagInRange(checks, FLAGS_max_steps, 0, kMostSteps);
-  config.accumulate =
-      FlagInRange(checks, FLAGS_accumulate, 1, kMostMicroBatches);
+  config.epochs = absl::GetFlag(FLAGS_epochs);
+  config.max_steps = absl::GetFlag(FLAGS_max_steps);
+  config.accumulate = absl::GetFlag(FLAGS_accumulate);
   config.seed = absl::GetFlag(FLAGS_seed);
-  config.threads = FlagInRange(checks, FLAGS_threads, 0, 1024);
-  config.check_divergence_every =
-      FlagInRange(checks, FLAGS_check_divergence_every, 0, kMostSteps);
+  config.threads = absl::GetFlag(FLAGS_threads);
+  config.check_divergence_every = absl::GetFlag(FLAGS_check_divergence_every);
   config.skip_communication = absl::GetFlag(FLAGS_skip_communication);
   config.evaluate = absl::GetFlag(FLAGS_eval) && !config.skip_communication;
-  CheckSkippedCommunication(config, checks);
-  config.precision = PrecisionFromFlag(checks);
-  config.on_nan = OnNanFromFlag(checks);
+  config.precision = PrecisionFromFlag();
+  config.on_nan = absl::GetFlag(FLAGS_on_nan) == "continue" ? OnNan::kContinue
+                                                            : OnNan::kStop;
   config.tf32 = absl::GetFlag(FLAGS_tf32);
   config.cuda_graph = absl::GetFlag(FLAGS_cuda_graph);
-  if (absl::GetFlag(FLAGS_backend) == "fake" && config.evaluate) {
-    checks.Complain(
-        "--backend=fake: ranks that are only pretended cannot evaluate their "
-        "part; add --eval=false");
-  }
   RETURN_IF_ERROR(checks.status());
   config.flags = ValuesOfFlags(config);
   return config;

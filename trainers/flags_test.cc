@@ -2,14 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include "absl/flags/flag.h"
 #include "parallel/launch/comm_flags.h"
 #include "records/run_origin.h"
 #include "trainers/data_parallel_flags.h"
-#include "trainers/ddp_flags.h"
+#include "trainers/ddp_setup.h"
+#include "trainers/flag_rules.h"
 #include "trainers/parameter_server_flags.h"
-#include "trainers/split_flags.h"
-#include "trainers/stage_flags.h"
-#include "trainers/zero_flags.h"
 
 namespace rankwise {
 namespace {
@@ -20,10 +19,7 @@ class FlagsTest : public ::testing::Test {
     // Links the flags of every trainer.
     EXPECT_TRUE(CheckDataParallelFlags().ok());
     EXPECT_TRUE(CheckDdpFlags().ok());
-    CheckFsdpFlags().IgnoreError();  // wants the --zero that its main() sets
-    EXPECT_TRUE(CheckHybridFlags().ok());
     EXPECT_TRUE(CheckParameterServerFlags().ok());
-    EXPECT_TRUE(CheckPipelineFlags().ok());
   }
 };
 
@@ -55,6 +51,47 @@ TEST_F(FlagsTest, ResumedRunsRepeatWhatChangesTheLosses) {
   EXPECT_EQ(losses.count("nproc"), 0);
   EXPECT_EQ(config->flags.scaling.count("bucket_cap_mb"), 1);
   EXPECT_EQ(config->flags.scaling.count("batch_size"), 0);
+}
+
+// The defaults of every trainer, and of a binary that has the flags of all.
+TEST_F(FlagsTest, DefaultsKeepEveryRule) {
+  for (const char* trainer :
+       {"single", "ddp", "data_parallel", "tensor_parallel", "model_parallel",
+        "pipeline", "hybrid", "parameter_server"}) {
+    EXPECT_EQ(CheckTrainerRules(trainer), absl::OkStatus()) << trainer;
+  }
+}
+
+std::string Refusal(const FlagRule& rule) {
+  return std::string(CheckRules({rule}, "fsdp").message());
+}
+
+TEST_F(FlagsTest, OneTextForEachKindOfRule) {
+  EXPECT_EQ(Refusal(InRange("epochs", 6, 1e6)),
+            "--epochs=5: must be between 6 and 1000000");
+  EXPECT_EQ(Refusal(InRange("lr", 0.5)), "--lr=0: must be at least 0.5");
+  EXPECT_EQ(Refusal(OneOf("on_nan", "|go on")),
+            "--on_nan=stop: must be one of go on, or left empty");
+  EXPECT_EQ(Refusal(Needs("eval=true", "accumulate>1", "to be quick")),
+            "--eval: needs --accumulate above 1, to be quick");
+  EXPECT_EQ(Refusal(Needs("epochs>4", "ddp=simple|none")),
+            "--epochs=5: needs --ddp=simple or none");
+  EXPECT_EQ(Refusal(Excludes("epochs>4", "ddp=reducer", "a reason")),
+            "--epochs=5: excludes --ddp=reducer: a reason; leave out one of "
+            "the two");
+  EXPECT_EQ(Refusal(OnlyOf("epochs>4", "ddp|single", "a reason")),
+            "--epochs=5: fsdp does not take it, only ddp, single do: a reason");
+  EXPECT_EQ(Refusal(NotOf("epochs>4", "fsdp", "a reason")),
+            "--epochs=5: fsdp does not take it: a reason");
+}
+
+TEST_F(FlagsTest, RulesThatDoNotApply) {
+  EXPECT_EQ(Refusal(Needs("epochs", "ddp=simple")), "") << "the default";
+  EXPECT_EQ(Refusal(Needs("epochs>4", "ddp=reducer")), "");
+  EXPECT_EQ(Refusal(Excludes("epochs>4", "ddp=reducer", "", "eval=true")), "");
+  EXPECT_EQ(Refusal(Needs("epochs>4", "of_no_binary")), "");
+  EXPECT_EQ(Refusal(InRange("of_no_binary", 1, 2)), "");
+  EXPECT_EQ(Refusal(OnlyOf("epochs>4", "ddp|fsdp", "")), "");
 }
 
 }  // namespace

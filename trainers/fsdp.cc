@@ -5,20 +5,23 @@
 
 #include <memory>
 
+#include "absl/flags/declare.h"
 #include "absl/flags/flag.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "third_party/absl/status_macros.h"
+#include "trainers/layout_flags.h"
 #include "trainers/loop/sharded_model.h"
 #include "trainers/loop/training_run.h"
 #include "trainers/main.h"
-#include "trainers/zero_flags.h"
+
+ABSL_DECLARE_FLAG(int, zero);
 
 namespace rankwise {
 namespace {
 
 absl::Status Run(const TrainConfig& config, const Worker& worker) {
-  const ZeroConfig zero = FsdpConfigFromFlags();
+  const ZeroConfig zero = ZeroFromFlags();
   ModelPlacement placement;
   placement.sharding = ShardingOf(zero, worker);
   ASSIGN_OR_RETURN(std::unique_ptr<TrainingRun> run,
@@ -55,6 +58,10 @@ absl::Status Run(const TrainConfig& config, const Worker& worker) {
   });
 }
 
+absl::StatusOr<Parallelism> Divide(int) {
+  return Parallelism{.zero = ZeroFromFlags()};
+}
+
 }  // namespace
 }  // namespace rankwise
 
@@ -71,7 +78,7 @@ int main(int argc, char** argv) {
            "bazel-bin/trainers/fsdp --zero=2\n"
            "All flags: --help",
        .distributed = true,
-       .check_flags = rankwise::CheckFsdpFlags,
-       .zero = rankwise::FsdpConfigFromFlags,
+       .check_flags = rankwise::CheckSharding,
+       .divide = rankwise::Divide,
        .run = rankwise::Run});
 }

@@ -1,49 +1,42 @@
 // All kinds of parallelism together: a mesh of ranks, pp x dp x cp x tp. A
 // pipeline runs along pp, each of its stages is computed by the ranks along tp
 // and cp, and gradients are averaged along dp. Compare with pipeline.cc, which
-// is this with --cp=1 --tp=1: cp and tp are inside the layers.
+// is this with --cp=1 --tp=1: cp and tp are inside the layers. What each axis
+// does, in which order: Parallelize in trainers/stages/mesh_trainer.cc.
 
-#include <memory>
-#include <utility>
-#include <vector>
-
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "third_party/absl/status_macros.h"
+#include "trainers/layout_flags.h"
 #include "trainers/main.h"
-#include "trainers/split_flags.h"
-#include "trainers/stages/pipeline_run.h"
+#include "trainers/stages/mesh_trainer.h"
 
 namespace rankwise {
 namespace {
 
-PipelineConfig StagesOf(const TrainConfig&) { return HybridConfigFromFlags(); }
+PipelineConfig Stages() {
+  PipelineConfig stages = StagesFromFlags();
+  if (stages.ranks == 0) stages.ranks = 1;  // not the whole job
+  return stages;
+}
+
+absl::StatusOr<Parallelism> Divide(int world_size) {
+  const PipelineConfig stages = Stages();
+  return Parallelism{.axes = PipelineAxes(stages, world_size),
+                     .split = SplitFromFlags(stages.tensor),
+                     .stages = stages};
+}
 
 absl::Status Run(const TrainConfig& config, const Worker& worker) {
-  ASSIGN_OR_RETURN(std::unique_ptr<PipelineRun> run,
-                   PipelineRun::Create(config, worker, StagesOf(config)));
-  PipelineStages& stages = run->stages();
-  Optimizer& optimizer = run->optimizer();
-
-  return run->Train([&](const StepInput& input) -> absl::StatusOr<StepOutcome> {
-    ASSIGN_OR_RETURN(auto step, run->Begin(input));
-    input.clock.Begin(Phase::kSchedule);
-    PendingDuration buffers = stages.BroadcastBuffers();
-    step->ranks = stages.Run(*step->schedule);
-    auto exposed = stages.ExchangeGradients();
-    exposed["dp"] += std::move(buffers);
-    input.clock.Begin(Phase::kOptimizer);
-    optimizer.Step(input.learning_rate);
-    optimizer.ZeroGrad();
-    return run->End(input, std::move(step), std::move(exposed));
-  });
+  return TrainOnMesh(config, worker, Stages());
 }
 
-std::vector<MeshAxis> Axes(int world_size) {
-  return PipelineAxes(HybridConfigFromFlags(), world_size);
+absl::Status CheckFlags() {
+  const PipelineConfig stages = Stages();
+  RETURN_IF_ERROR(CheckMesh(stages));
+  RETURN_IF_ERROR(CheckSplit(SplitFromFlags(stages.tensor)));
+  RETURN_IF_ERROR(CheckSharding());
+  return CheckStages(stages);
 }
-
-ModelSplit SplitModelFor(int) { return HybridSplitFromFlags(); }
 
 }  // namespace
 }  // namespace rankwise
@@ -60,9 +53,7 @@ int main(int argc, char** argv) {
                 "--context=ulysses --model=gpt\n"
                 "All flags: --help",
        .distributed = true,
-       .check_flags = rankwise::CheckHybridFlags,
-       .axes = rankwise::Axes,
-       .split = rankwise::SplitModelFor,
-       .stages = rankwise::StagesOf,
+       .check_flags = rankwise::CheckFlags,
+       .divide = rankwise::Divide,
        .run = rankwise::Run});
 }

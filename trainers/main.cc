@@ -27,15 +27,15 @@
 #include "third_party/absl/status_macros.h"
 #include "trainers/checkpoint/checkpoint_folder.h"
 #include "trainers/checkpoint/folder_lock.h"
-#include "trainers/dry_run.h"
+#include "trainers/flag_rules.h"
 #include "trainers/flags.h"
 #include "trainers/graphs/captured_step.h"
+#include "trainers/job.h"
 #include "trainers/layers/denormals.h"
 #include "trainers/loop/step.h"
 #include "trainers/observe/memory.h"
 #include "trainers/peak/peak_process.h"
 #include "trainers/peak_flag.h"
-#include "trainers/rank_config.h"
 
 namespace rankwise {
 namespace {
@@ -57,40 +57,15 @@ int Report(const std::string& who, const absl::Status& status) {
   return ExitCode(status);
 }
 
-// Before any rank is started: what needs a GPU, by the device that is
-// requested.
-absl::Status CheckGpuFlags(const Trainer& trainer, const TrainConfig& config,
-                           const std::string& device) {
-  if (config.cuda_graph && !trainer.whole_model) {
-    return Bad("--cuda_graph: ", trainer.name,
-               " cuts the model, and the host passes its parts' results on; "
-               "only single and ddp can capture their steps");
-  }
-  if (!config.cuda_graph && !config.tf32) return absl::OkStatus();
-  const char* flag = config.cuda_graph ? "--cuda_graph" : "--tf32";
-  if (device == "cpu")
-    return Bad(flag, ": needs a GPU, and --device=cpu asks for none");
-  const std::string none = WhyNoGpu();
-  return none.empty() ? absl::OkStatus() : Bad(flag, ": needs a GPU: ", none);
-}
-
 absl::Status CheckUsage(const Trainer& trainer, const CommandLine& line) {
-  const TrainConfig& config = line.train;
-  if (!trainer.distributed && line.launch.nproc > 1) {
-    return Bad("--nproc=", line.launch.nproc, ": ", trainer.name,
-               " is one process; use the trainer ddp");
+  RETURN_IF_ERROR(CheckTrainerRules(trainer.name));
+  if (line.train.cuda_graph || line.train.tf32) {
+    const std::string why = WhyNoGpu();
+    if (!why.empty()) {
+      return Bad(line.train.cuda_graph ? "--cuda_graph" : "--tf32",
+                 ": needs a GPU: ", why);
+    }
   }
-  if (!trainer.distributed && config.skip_communication) {
-    return Bad("--skip_communication: ", trainer.name,
-               " communicates nothing that could be left out");
-  }
-  if (config.precision == Precision::kFp16 && !trainer.whole_model) {
-    return Bad("--precision=fp16: ", trainer.name,
-               " cuts the model, and its parts would have to agree on every "
-               "step's loss scale; use --precision=bf16, or the trainer single "
-               "or ddp");
-  }
-  RETURN_IF_ERROR(CheckGpuFlags(trainer, config, line.comm.device));
   return trainer.check_flags == nullptr ? absl::OkStatus()
                                         : trainer.check_flags();
 }
@@ -108,17 +83,15 @@ absl::StatusOr<CommandLine> ReadCommandLine(const Trainer& trainer, int argc,
   }
   line.launch.max_restarts = line.train.checkpoint.max_restarts;
   line.launch.ranks_save_when_preempted = !line.train.checkpoint.dir.empty();
-  // OpenMPI itself ends the job when a rank dies.
-  if (trainer.servers != nullptr && line.comm.backend != "mpi")
-    line.launch.needed_ranks = trainer.servers();
   RETURN_IF_ERROR(CheckUsage(trainer, line));
   return line;
 }
 
 // What only the rank knows: its device, and whether it has peers.
-absl::Status CheckRank(const Trainer& trainer, const TrainConfig& config,
+absl::Status CheckRank(const Trainer& trainer, const Job& job,
                        const Worker& worker) {
-  if (!trainer.whole_model && worker.device.is_cuda() &&
+  const TrainConfig& config = job.config;
+  if (job.parallelism.divides_model() && worker.device.is_cuda() &&
       worker.comm->has_peers() && !worker.comm->runs_on_device()) {
     return absl::FailedPreconditionError(absl::StrCat(
         "stages on ", worker.device.str(), " under the backend ",
@@ -145,9 +118,9 @@ void SayOnce(const Worker& worker, const std::string& line) {
 }
 
 // While the communicator lives: it explains what failed.
-absl::Status Guarded(const Trainer& trainer, TrainConfig config,
-                     const Worker& worker) {
-  RETURN_IF_ERROR(CheckRank(trainer, config, worker));
+absl::Status Guarded(const Trainer& trainer, Job& job, const Worker& worker) {
+  RETURN_IF_ERROR(CheckRank(trainer, job, worker));
+  TrainConfig& config = job.config;
   // Otherwise --device=cuda:1 would also create a context on GPU 0.
   const c10::DeviceGuard device(worker.device);
   SayOnce(worker, TakePeak(worker, config));
@@ -162,17 +135,15 @@ absl::Status Guarded(const Trainer& trainer, TrainConfig config,
   }
 }
 
-// The replicas'. They compute at the same time, so slots of the CPU divide its
-// cores.
-absl::Status TakeDevices(const Trainer& trainer, const TrainConfig& config,
-                         Worker& worker) {
-  ASSIGN_OR_RETURN(worker.devices, trainer.devices(/*world_size=*/1));
+// The devices of replicas, which compute at the same time, so that slots of the
+// CPU divide its cores.
+void TakeDevices(const Job& job, Worker& worker) {
+  worker.devices = job.parallelism.devices;
   worker.device = worker.devices.front();
-  if (config.threads > 0 || !worker.device.is_cpu()) return absl::OkStatus();
+  if (job.config.threads > 0 || !worker.device.is_cpu()) return;
   const int slots = static_cast<int>(worker.devices.size());
   worker.threads = std::max(1, worker.threads / slots);
   at::set_num_threads(worker.threads);
-  return absl::OkStatus();
 }
 
 // Of a trainer without other ranks.
@@ -192,36 +163,29 @@ absl::Status RunAlone(const Trainer& trainer, const CommandLine& line,
       ChooseBackend(line.comm.backend, device, worker.device, env, hardware)
           .status());
   SayOnce(worker, WhyOnCpu(device, worker.device, env, hardware));
-  if (trainer.devices != nullptr) {
-    RETURN_IF_ERROR(TakeDevices(trainer, line.train, worker));
-  }
-  ASSIGN_OR_RETURN(const TrainConfig config,
-                   WithBatchSize(trainer, line.train, /*dp_ranks=*/1));
-  return Guarded(trainer, config, worker);
+  ASSIGN_OR_RETURN(Job job, PlanJob(trainer, line.train, /*world_size=*/1));
+  if (!job.parallelism.devices.empty()) TakeDevices(job, worker);
+  return Guarded(trainer, job, worker);
 }
 
 // Connects the ranks and lays them out as the trainer's mesh.
 absl::Status RunConnected(const Trainer& trainer, const CommandLine& line,
                           Worker& worker) {
-  const int world_size = worker.env.world_size;
-  ASSIGN_OR_RETURN(worker.layout, LayoutOf(trainer, world_size));
-  ASSIGN_OR_RETURN(TrainConfig config, ConfigOfRank(trainer, line.train,
-                                                    worker.layout, world_size));
+  ASSIGN_OR_RETURN(Job job,
+                   PlanJob(trainer, line.train, worker.env.world_size));
   ASSIGN_OR_RETURN(std::unique_ptr<Communicator> comm,
                    Communicator::Create(worker.env, line.comm));
   SayOnce(worker, std::string(comm->why_on_cpu()));
   SayOnce(worker, std::string(comm->why_backend()));
   worker.device = comm->device();
-  if (trainer.devices != nullptr) {
-    ASSIGN_OR_RETURN(worker.devices, trainer.devices(world_size));
-    if (!worker.devices.empty()) worker.device = worker.devices.front();
-  }
+  worker.devices = job.parallelism.devices;
+  if (!worker.devices.empty()) worker.device = worker.devices.front();
   ASSIGN_OR_RETURN(worker.mesh,
-                   DeviceMesh::Create(*comm, worker.layout, {{"dp", "cp"}}));
+                   DeviceMesh::Create(*comm, job.layout, {{"dp", "cp"}}));
   worker.layout = worker.mesh->layout();
   worker.comm = comm.get();
-  config.model.split.context_place = worker.coordinate("cp");
-  const absl::Status status = Guarded(trainer, config, worker);
+  job.config.model.split.context_place = worker.coordinate("cp");
+  const absl::Status status = Guarded(trainer, job, worker);
   worker.comm = nullptr;
   worker.mesh.reset();  // before the communicator
   return status;
@@ -261,15 +225,12 @@ absl::Status SayMemory(const Trainer& trainer, const CommandLine& line) {
     env = FakeRankEnvFromFlags();
   }
   if (env.rank != 0) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const MeshLayout layout, LayoutOf(trainer, env.world_size));
-  ASSIGN_OR_RETURN(const TrainConfig config,
-                   WithBatchSize(trainer, line.train, layout.size("dp")));
+  ASSIGN_OR_RETURN(const Job job, PlanJob(trainer, line.train, env.world_size));
   const std::string& device = line.comm.device;
   const bool on_gpu = device == "auto" ? VisibleGpus() > 0 : device != "cpu";
   ASSIGN_OR_RETURN(
       const std::string table,
-      MemoryTable(trainer, config, env.world_size,
-                  on_gpu ? c10::DeviceType::CUDA : c10::DeviceType::CPU));
+      MemoryTable(job, on_gpu ? c10::DeviceType::CUDA : c10::DeviceType::CPU));
   std::printf("%s\n", table.c_str());
   return absl::OkStatus();
 }
@@ -282,21 +243,21 @@ absl::Status SetAside(const std::string& dir, const std::string& trainer) {
   return SetAsideCheckpoints(dir);
 }
 
-int Launch(const Trainer& trainer, const CommandLine& line, int argc,
-           char** argv) {
-  const absl::Status checked =
-      CheckRanks(trainer, line.train, line.launch.nproc);
-  if (!checked.ok()) return Report(trainer.name, checked);
+// What all ranks would refuse, and the folder that they share; sets which ranks
+// the job needs.
+absl::Status PrepareLaunch(const Trainer& trainer, CommandLine& line) {
+  ASSIGN_OR_RETURN(const Job job,
+                   PlanJob(trainer, line.train, line.launch.nproc));
+  RETURN_IF_ERROR(CheckJob(trainer, job));
+  // OpenMPI itself ends the job when a rank dies.
+  if (job.parallelism.servers > 0 && line.comm.backend != "mpi")
+    line.launch.needed_ranks = job.parallelism.servers;
   const CheckpointConfig& checkpoint = line.train.checkpoint;
   if (checkpoint.max_restarts > 0 && !checkpoint.resume) {
-    const absl::Status set_aside = SetAside(checkpoint.dir, trainer.name);
-    if (!set_aside.ok()) return Report(trainer.name, set_aside);
+    RETURN_IF_ERROR(SetAside(checkpoint.dir, trainer.name));
   }
-  if (!checkpoint.dir.empty()) {
-    const absl::Status made = MakeCheckpointFolder(checkpoint.dir);
-    if (!made.ok()) return Report(trainer.name, made);
-  }
-  return LaunchRanks(line.launch, argc, argv);
+  return checkpoint.dir.empty() ? absl::OkStatus()
+                                : MakeCheckpointFolder(checkpoint.dir);
 }
 
 }  // namespace
@@ -307,7 +268,7 @@ int TrainerMain(int argc, char** argv, const Trainer& trainer) {
   DescribeCommandLine(trainer.usage, "trainers/");
   // Until a rank knows its number: the launcher must start no threads.
   at::set_num_threads(1);
-  const absl::StatusOr<CommandLine> line = ReadCommandLine(trainer, argc, argv);
+  absl::StatusOr<CommandLine> line = ReadCommandLine(trainer, argc, argv);
   if (!line.ok()) {
     Report(trainer.name, line.status());
     return kBadUsage;  // whatever is wrong with the flags
@@ -318,7 +279,9 @@ int TrainerMain(int argc, char** argv, const Trainer& trainer) {
   }
   if ((line->launch.nproc > 1 || line->launch.max_restarts > 0) &&
       !InsideLauncher()) {
-    return Launch(trainer, *line, argc, argv);
+    const absl::Status prepared = PrepareLaunch(trainer, *line);
+    return prepared.ok() ? LaunchRanks(line->launch, argc, argv)
+                         : Report(trainer.name, prepared);
   }
 
   // Only builds with CUDA could have more to complain of.

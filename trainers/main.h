@@ -2,6 +2,7 @@
 #ifndef RANKWISE_TRAINERS_MAIN_H_
 #define RANKWISE_TRAINERS_MAIN_H_
 
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -15,29 +16,34 @@
 
 namespace rankwise {
 
+// How the ranks of a job divide the work. The launcher, each rank and --dry_run
+// read it alike. By default every rank has the whole model and its share of the
+// data.
+struct Parallelism {
+  // The mesh, as LayOutRanks takes it. Empty: all ranks along dp.
+  std::vector<MeshAxis> axes = {};
+  ModelSplit split = {};                      // of each layer, by tp and cp
+  std::optional<PipelineConfig> stages = {};  // of layers, by pp
+  ZeroConfig zero = {};                       // by dp, without stages
+  std::vector<c10::Device> devices = {};      // Worker::devices
+  // The first ranks of the job, which read no training data. The job continues
+  // when other ranks fail.
+  int servers = 0;
+
+  bool divides_model() const {
+    return stages.has_value() || zero.sharding.stage > 0 || split.tensor > 1;
+  }
+};
+
 struct Trainer {
   const char* name = "";
   const char* usage = "";
   bool distributed = false;  // has a process group, of one rank too
-  // Every rank or replica holds all of the model on one device, and runs it in
-  // one go.
-  bool whole_model = false;
-  // The number of parameter servers: the first ranks of the job, which read no
-  // training data. The job continues when other ranks fail. Null: none.
-  int (*servers)() = nullptr;
-  // Checks the trainer's own flags before any rank is started; may be null.
+  // Checks, before any rank is started, what no rule of a flag sees
+  // (trainer_rules.cc); may be null.
   absl::Status (*check_flags)() = nullptr;
-  // The mesh of a job of that many ranks, as LayOutRanks takes it. Null: all
-  // along dp.
-  std::vector<MeshAxis> (*axes)(int world_size) = nullptr;
-  // How a job of that many ranks divides the model; null: not at all.
-  ModelSplit (*split)(int world_size) = nullptr;
-  // How a run of `config` cuts the model into stages; null: not at all.
-  PipelineConfig (*stages)(const TrainConfig& config) = nullptr;
-  // What ranks along dp divide among them, without stages; null: nothing.
-  ZeroConfig (*zero)() = nullptr;
-  // Worker::devices; may be null.
-  absl::StatusOr<std::vector<c10::Device>> (*devices)(int world_size) = nullptr;
+  // For a job of that many ranks; null: the default.
+  absl::StatusOr<Parallelism> (*divide)(int world_size) = nullptr;
   absl::Status (*run)(const TrainConfig& config,
                       const Worker& worker) = nullptr;
 };

@@ -335,8 +335,9 @@ int main(int argc, char** argv) {
                 "--consistency=ssp:2\n"
                 "All flags: --help",
        .distributed = true,
-       .whole_model = true,
-       .servers = rankwise::ServersFromFlags,
        .check_flags = rankwise::CheckParameterServerFlags,
+       .divide = [](int) -> absl::StatusOr<rankwise::Parallelism> {
+         return rankwise::Parallelism{.servers = rankwise::ServersFromFlags()};
+       },
        .run = rankwise::Run});
 }

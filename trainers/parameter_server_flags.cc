@@ -11,9 +11,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/time.h"
+#include "parallel/launch/comm_flags.h"
 #include "records/command_line.h"
 #include "records/text.h"
 #include "third_party/absl/status_macros.h"
+#include "trainers/flag_rules.h"
 #include "trainers/flags.h"
 
 TRAINER_FLAG(kLayout, int, servers, 1,
@@ -51,23 +53,13 @@ TRAINER_FLAG(kSpeed, std::string, slow_worker, "",
              "RANK:FACTOR, such as 2:3: this worker's computation takes FACTOR "
              "times as long, to show what a straggler costs");
 
-ABSL_DECLARE_FLAG(int64_t, check_divergence_every);
 ABSL_DECLARE_FLAG(std::string, checkpoint_every);
 ABSL_DECLARE_FLAG(absl::Duration, collective_timeout);
 ABSL_DECLARE_FLAG(double, clip_grad_norm);
-ABSL_DECLARE_FLAG(bool, cuda_graph);
-ABSL_DECLARE_FLAG(bool, dry_run);
-ABSL_DECLARE_FLAG(bool, memory);
-ABSL_DECLARE_FLAG(std::string, precision);
-ABSL_DECLARE_FLAG(bool, skip_communication);
-ABSL_DECLARE_FLAG(std::string, trace);
-ABSL_DECLARE_FLAG(int64_t, traffic_steps);
 
 namespace rankwise {
 namespace {
 
-constexpr int kMostServers = 1 << 20;
-constexpr int64_t kMostLocalSteps = int64_t{1} << 40;
 constexpr double kMostFactor = 1000;
 
 struct SlowWorker {
@@ -94,55 +86,6 @@ double OuterLearningRate() {
   const std::string outer = absl::GetFlag(FLAGS_outer);
   if (given > 0) return given;
   return outer == "average" ? 1 : outer == "nesterov" ? 0.7 : 0.9;
-}
-
-void CheckOuterFlags(FlagChecks& checks, int64_t local_steps) {
-  const std::string outer = absl::GetFlag(FLAGS_outer);
-  checks.OneOf("outer", outer, {"average", "nesterov", "elastic"});
-  const double rate = FlagInRange(checks, FLAGS_outer_lr, 0, 100);
-  FlagInRange(checks, FLAGS_outer_momentum, 0, 1);
-  if (local_steps == 1 && outer != "average") {
-    checks.Complain(
-        absl::StrCat("--outer=", outer, ": needs --local_steps above 1"));
-  }
-  if (local_steps == 1 && rate != 0) {
-    checks.Complain(
-        absl::StrCat("--outer_lr=", rate, ": needs --local_steps above 1"));
-  }
-  const auto& momentum = absl::GetFlagReflectionHandle(FLAGS_outer_momentum);
-  if (outer != "nesterov" && DiffersFromDefault(momentum)) {
-    checks.Complain(absl::StrCat("--outer_momentum=", momentum.CurrentValue(),
-                                 ": only for --outer=nesterov"));
-  }
-}
-
-// Refuses the flags of trainers whose ranks take every step together.
-void CheckOtherFlags(FlagChecks& checks) {
-  const std::string backend = absl::GetFlag(FLAGS_backend);
-  if (backend == "nccl" || backend == "fake") {
-    checks.Complain(absl::StrCat(
-        "--backend=", backend,
-        backend == "nccl"
-            ? ": ends all ranks when one dies, and servers have no GPUs; use "
-              "--backend=gloo, which workers with GPUs can use, too"
-            : ": pretended ranks push no gradients; use --backend=gloo"));
-  }
-  for (const auto& [given, flag] : std::vector<std::pair<bool, const char*>>{
-           {absl::GetFlag(FLAGS_skip_communication), "skip_communication"},
-           {absl::GetFlag(FLAGS_cuda_graph), "cuda_graph"},
-           {absl::GetFlag(FLAGS_dry_run), "dry_run"},
-           {absl::GetFlag(FLAGS_memory), "memory"},
-           {absl::GetFlag(FLAGS_check_divergence_every) > 0,
-            "check_divergence_every"},
-           {absl::GetFlag(FLAGS_traffic_steps) > 0, "traffic_steps"},
-           {!absl::GetFlag(FLAGS_trace).empty(), "trace"},
-           {absl::GetFlag(FLAGS_precision) == "fp16", "precision=fp16"}}) {
-    if (!given) continue;
-    checks.Complain(absl::StrCat(
-        "--", flag,
-        ": works with ranks that take every step together, not "
-        "with parameter_server; leave it out, or use the trainer ddp"));
-  }
 }
 
 }  // namespace
@@ -175,7 +118,6 @@ ServerJobConfig ServerJobConfigFromFlags(int workers) {
 
 absl::Status CheckParameterServerFlags() {
   FlagChecks checks;
-  FlagInRange(checks, FLAGS_servers, 1, kMostServers);
   const std::string text = absl::GetFlag(FLAGS_consistency);
   const auto consistency = ParseConsistency(text);
   if (!consistency.ok()) {
@@ -183,10 +125,7 @@ absl::Status CheckParameterServerFlags() {
                                  consistency.status().message()));
     return checks.status();
   }
-  const int64_t local_steps =
-      FlagInRange(checks, FLAGS_local_steps, 1, kMostLocalSteps);
-  CheckOuterFlags(checks, local_steps);
-  FlagInRange(checks, FLAGS_bucket_mb, 1e-6, 1 << 20);
+  const int64_t local_steps = absl::GetFlag(FLAGS_local_steps);
   ASSIGN_OR_RETURN(const int ranks, WorldSizeFromFlags());
   const std::optional<SlowWorker> slow = SlowWorkerFromFlag();
   if (!slow.has_value()) {
@@ -221,7 +160,6 @@ absl::Status CheckParameterServerFlags() {
         "which --consistency=",
         text, " does not compute; leave one of the two flags out"));
   }
-  CheckOtherFlags(checks);
   return checks.status();
 }
 

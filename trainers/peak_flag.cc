@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "records/text.h"
-#include "trainers/flags.h"
+#include "trainers/flag_rules.h"
 #include "trainers/peak/peak_process.h"
 
 TRAINER_FLAG(

@@ -5,7 +5,7 @@
 #include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
 #include "third_party/absl/status_macros.h"
-#include "trainers/flags.h"
+#include "trainers/flag_rules.h"
 #include "trainers/profile/layer_profile.h"
 
 TRAINER_FLAG(kOutput, bool, profile, false,

@@ -55,6 +55,5 @@ int main(int argc, char** argv) {
                 "is compared to.\n"
                 "  bazel run //trainers:single -- --epochs=1\n"
                 "All flags: --help",
-       .whole_model = true,
        .run = rankwise::Run});
 }

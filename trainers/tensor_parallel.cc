@@ -1,18 +1,18 @@
 // Tensor parallelism: every rank computes every layer, with its part of the
 // weights, and all ranks see the same batch. Compare with single.cc: the ranks
-// meet inside the layers (parallel/tensor), so that only one line is new here.
+// meet inside the layers, ColumnParallelLinear and RowParallelLinear of
+// parallel/tensor/linear.cc, so that only one line is new here.
 
 #include <memory>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "parallel/tensor/sum_gradients.h"
 #include "third_party/absl/status_macros.h"
 #include "trainers/flags.h"
+#include "trainers/layout_flags.h"
 #include "trainers/loop/training_run.h"
 #include "trainers/main.h"
-#include "trainers/split_flags.h"
 
 namespace rankwise {
 namespace {
@@ -45,11 +45,14 @@ absl::Status Run(const TrainConfig& config, const Worker& worker) {
   });
 }
 
-std::vector<MeshAxis> Axes(int world_size) { return {{"tp", world_size}}; }
+absl::StatusOr<Parallelism> Divide(int world_size) {
+  return Parallelism{.axes = {{"tp", world_size}},
+                     .split = SplitFromFlags(/*tensor=*/world_size)};
+}
 
 absl::Status CheckFlags() {
   ASSIGN_OR_RETURN(const int ranks, WorldSizeFromFlags());
-  return CheckSplitOfModel(TensorSplitFromFlags(ranks));
+  return CheckSplit(SplitFromFlags(/*tensor=*/ranks));
 }
 
 }  // namespace
@@ -66,7 +69,6 @@ int main(int argc, char** argv) {
                 "All flags: --help",
        .distributed = true,
        .check_flags = rankwise::CheckFlags,
-       .axes = rankwise::Axes,
-       .split = rankwise::TensorSplitFromFlags,
+       .divide = rankwise::Divide,
        .run = rankwise::Run});
 }

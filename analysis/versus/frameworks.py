@@ -150,7 +150,9 @@ class Rankwise:
         return ""
 
     def source(self, work):
-        return TRAINERS / f"{work.trainer()}.cc"
+        # The trainers with stages share their step.
+        has_stages = work.trainer() in ("pipeline", "hybrid")
+        return TRAINERS / ("stages/mesh_trainer.cc" if has_stages else f"{work.trainer()}.cc")
 
     def run(self, work, folder, save_params=False, sample_memory=False):
         record = f"{folder}/record.jsonl"

@@ -51,7 +51,7 @@ std::vector<BadInput> BadMeshes() {
        "--pp=1 --dp=1 --cp=1 --tp=2 are 2 ranks, but the job has 4"},
       {"StagesNegative",
        {kTwo, "--pp=-1"},
-       "--pp=-1: must be between 1 and 1048576"},
+       "--pp=-1: must be between 0 and 1048576"},
       {"TensorZero", {kTwo, "--tp=0"}, "--tp=0: must be between 1 and 1048576"},
       {"ContextNegative",
        {kTwo, "--cp=-2"},
@@ -141,27 +141,28 @@ std::vector<BadInput> BadCombinations() {
   return {
       {"Devices",
        {kGpt, "--devices=cpu,cpu"},
-       "--devices=cpu,cpu: runs a pipeline in one process, which the trainer "
-       "pipeline does"},
+       "--devices=cpu,cpu: hybrid does not take it: the trainer pipeline "
+       "runs a pipeline in one process"},
       {"Fp16",
        {kTwo, "--tp=2", kGpt, "--precision=fp16"},
-       "--precision=fp16: hybrid cuts the model"},
+       "--precision=fp16: hybrid does not take it"},
       {"CudaGraph",
        {kTwo, "--tp=2", kGpt, "--cuda_graph"},
-       "--cuda_graph: hybrid cuts the model"},
+       "--cuda_graph: hybrid does not take it"},
       {"SkippedCommunication",
        {kTwo, "--tp=2", kGpt, "--skip_communication"},
-       "--skip_communication: ranks that divide a layer cannot go on without "
-       "each other's results; only ddp, pipeline and model_parallel can"},
+       "--skip_communication: hybrid does not take it, only ddp, pipeline, "
+       "model_parallel do: other trainers' ranks cannot go on without"},
       {"Divergence",
        {kTwo, "--tp=2", kGpt, "--check_divergence_every=3"},
-       "--check_divergence_every=3: only ddp compares its replicas"},
+       "--check_divergence_every=3: hybrid does not take it"},
       {"Accumulate",
        {kTwo, "--tp=2", kGpt, "--accumulate=4"},
-       "--accumulate=4: a pipeline accumulates over its --microbatches"},
+       "--accumulate=4: hybrid does not take it: it accumulates over its "
+       "--microbatches"},
       {"PretendedRanks",
        {kGpt, "--backend=fake", "--eval=false"},
-       "--backend=fake: its ranks are only pretended"},
+       "--backend=fake: hybrid does not take it: pretended"},
       {"UnevenHeadsOfAllRanks",
        {"--nproc=3", kGpt},
        "tp=3: 4 attention heads do not divide among 3 ranks; 1, 2 or 4 do",
@@ -176,7 +177,7 @@ std::vector<BadInput> BadCombinations() {
        "tensor_parallel"},
       {"Fp16OfTensorParallel",
        {kTwo, kGpt, "--precision=fp16"},
-       "--precision=fp16: tensor_parallel cuts the model",
+       "--precision=fp16: tensor_parallel does not take it",
        "tensor_parallel"},
   };
 }

@@ -83,7 +83,8 @@ std::vector<BadInput> BadSchedules() {
       {"Accumulate",
        "pipeline",
        {kTwo, "--accumulate=4"},
-       "--accumulate=4: a pipeline accumulates over its --microbatches"},
+       "--accumulate=4: pipeline does not take it: it accumulates over its "
+       "--microbatches"},
       {"TraceFolder",
        "pipeline",
        {kTwo, "--trace=/nonexistent-folder/trace.json"},
@@ -91,7 +92,7 @@ std::vector<BadInput> BadSchedules() {
       {"DevicesAndProcesses",
        "pipeline",
        {kTwo, "--devices=cpu,cpu"},
-       "--devices=cpu,cpu: is a pipeline in one process; leave it out"},
+       "--devices=cpu,cpu: is a model cut within one process; leave it out"},
       {"DevicesAndReplicas",
        "pipeline",
        {"--devices=cpu,cpu", "--dp=2"},
@@ -119,7 +120,7 @@ std::vector<BadInput> BadSchedules() {
       {"PretendedRanks",
        "pipeline",
        {"--backend=fake", "--eval=false"},
-       "--backend=fake: its ranks are only pretended"},
+       "--backend=fake: pipeline does not take it: pretended"},
   };
 }
 
@@ -161,7 +162,7 @@ std::vector<BadInput> BadModels() {
       {"PretendedDevices",
        "model_parallel",
        {"--backend=fake", "--eval=false"},
-       "--backend=fake: its ranks are only pretended"},
+       "--backend=fake: model_parallel does not take it: pretended"},
       {"DevicesAndProcessesOfModelParallel",
        "model_parallel",
        {kTwo, "--devices=cpu,cpu"},

@@ -126,11 +126,12 @@ TEST(SkipCommunicationTest, RefusedWhereItMakesNoSense) {
   };
   const std::string dir = FreshDir("skip_refused");
   for (const Case& each :
-       {Case{"single", "--seed=0", "single communicates nothing"},
+       {Case{"single", "--seed=0", "or communicate nothing"},
         Case{"ddp", "--checkpoint_dir=" + dir, "is no trained model"},
         Case{"ddp", "--check_divergence_every=1", "parameters diverge"},
-        Case{"ddp", "--comm_hook=fp16", "none with --skip_communication"},
-        Case{"ddp", "--find_unused_parameters", "cannot leave out"},
+        Case{"ddp", "--comm_hook=fp16", "excludes --skip_communication"},
+        Case{"ddp", "--find_unused_parameters",
+             "ranks exchange which parameters they are"},
         Case{"pipeline", "--checkpoint_dir=" + dir, "is no trained model"}}) {
     const Finished run =
         RunTrainer(each.trainer, With({"--skip_communication", each.flag}));

@@ -132,7 +132,8 @@ TEST(TrafficTest, RefusedWhereNothingIsCommunicatedOrWritten) {
   }
   const Finished run = RunTrainer("ddp", With({"--traffic_steps=2"}));
   EXPECT_EQ(run.code, 2);
-  EXPECT_NE(run.err.find("--traffic_steps: needs --record"), std::string::npos)
+  EXPECT_NE(run.err.find("--traffic_steps=2: needs --record"),
+            std::string::npos)
       << run.err;
 }
 

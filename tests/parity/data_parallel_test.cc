@@ -220,12 +220,15 @@ INSTANTIATE_TEST_SUITE_P(
               {"--model=gpt", "--dropout=0.1"},
               "--dropout=0.1: replicas on one device share its random "
               "generator"},
-        Wrong{
-            "Ranks", {"--nproc=2"}, "--nproc=2: data_parallel is one process"},
+        Wrong{"Ranks",
+              {"--nproc=2"},
+              "--nproc=2: data_parallel does not take it"},
         Wrong{"NothingToSkip",
               {"--skip_communication"},
-              "--skip_communication: data_parallel communicates nothing"},
-        Wrong{"CudaGraph", {"--cuda_graph"}, "--cuda_graph: needs a GPU"}),
+              "--skip_communication: data_parallel does not take it"},
+        Wrong{"CudaGraph",
+              {"--cuda_graph"},
+              "--cuda_graph: data_parallel does not"}),
     [](const auto& info) { return info.param.name; });
 
 }  // namespace

@@ -186,17 +186,18 @@ std::string Refusal(const std::string& trainer, const Flags& flags) {
 
 TEST(FsdpTest, RefusesWhatItCannotDo) {
   const std::vector<std::pair<Flags, std::string>> bad = {
-      {{"--zero=0"}, "--zero=0: must be between 1 and 3"},
-      {{"--zero=4"}, "--zero=4: must be between 1 and 3"},
+      {{"--zero=0"}, "--zero=0: fsdp does not take it"},
+      {{"--zero=4"}, "--zero=4: must be between 0 and 3"},
       {{"--units=blocks"}, "--units=blocks: must be block, layer, or a number"},
       {{"--units=-1"}, "--units=-1: must be block, layer, or a number of MiB"},
       {{"--prefetch=-1"}, "--prefetch=-1: must be between 0 and 1024"},
       {{"--param_dtype=bf16"}, "--param_dtype=bf16: needs --precision=bf16"},
-      {{"--reduce_every_microbatch"}, "needs --zero=2 or 3, and --accumulate"},
+      {{"--reduce_every_microbatch"}, "needs --accumulate above 1"},
+      {{"--reduce_every_microbatch", "--zero=1"}, "needs --zero=2 or 3"},
       {{"--offload_optimizer", "--device=cpu"},
-       "--offload_optimizer: needs a GPU"},
-      {{"--skip_communication"}, "sharded ranks cannot go on without"},
-      {{"--check_divergence_every=1"}, "sharded ranks have no replicas"},
+       "--offload_optimizer: excludes --device=cpu: it needs a GPU"},
+      {{"--skip_communication"}, "--skip_communication: fsdp does not take it"},
+      {{"--check_divergence_every=1"}, "fsdp does not take it"},
       {{"--precision=fp16"}, "--precision=fp16: fsdp"},
       {{"--cuda_graph"}, "--cuda_graph: fsdp"}};
   for (const auto& [flags, message] : bad)

@@ -445,16 +445,22 @@ TEST(ParameterServerTest, RefusesWhatItCannotDo) {
        "--scale_lr_by_staleness: with --consistency=bsp no gradient is stale"},
       {{"--consistency=async", "--clip_grad_norm=1"},
        "--clip_grad_norm: servers clip the mean of all workers' gradients"},
-      {{"--backend=nccl"}, "--backend=nccl: ends all ranks when one dies"},
-      {{"--backend=fake", "--eval=false"}, "--backend=fake: pretended ranks"},
-      {{"--skip_communication"}, "--skip_communication: works with ranks"},
-      {{"--dry_run"}, "--dry_run: works with ranks that take every step"},
-      {{"--memory"}, "--memory: works with ranks that take every step"},
-      {{"--trace=/tmp/t.json"}, "--trace: works with ranks"},
+      {{"--backend=nccl"},
+       "--backend=nccl: parameter_server does not take it: it ends all ranks"},
+      {{"--backend=fake", "--eval=false"},
+       "--backend=fake: parameter_server does not take it: pretended"},
+      {{"--skip_communication"},
+       "--skip_communication: parameter_server does not"},
+      {{"--dry_run"},
+       "--dry_run: parameter_server does not take it: its ranks"},
+      {{"--memory"}, "--memory: parameter_server does not take it: its ranks"},
+      {{"--trace=/tmp/t.json"},
+       "--trace=/tmp/t.json: parameter_server does not"},
       {{"--traffic_steps=1", "--record=" + TemporaryPath("unused")},
-       "--traffic_steps: works with ranks"},
-      {{"--check_divergence_every=1"}, "--check_divergence_every: works with"},
-      {{"--precision=fp16"}, "--precision=fp16: works with ranks"}};
+       "--traffic_steps=1: parameter_server does not"},
+      {{"--check_divergence_every=1"},
+       "--check_divergence_every=1: parameter_server"},
+      {{"--precision=fp16"}, "--precision=fp16: parameter_server"}};
   for (const auto& [flags, message] : bad) {
     const Finished run = RunTrainer("parameter_server", flags);
     EXPECT_EQ(run.code, 2) << flags[0] << "\n" << run.err;

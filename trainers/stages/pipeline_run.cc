@@ -14,6 +14,7 @@
 #include "parallel/pipeline/simulation/trace.h"
 #include "third_party/absl/status_macros.h"
 #include "trainers/loop/objective.h"
+#include "trainers/loop/sharded_model.h"
 #include "trainers/observe/step_trace.h"
 
 namespace rankwise {
@@ -37,47 +38,25 @@ double FirstStart(const std::vector<ExecutorStep>& ranks) {
 }  // namespace
 
 PipelineRun::PipelineRun(const TrainConfig& config, const Worker& worker,
-                         const PipelineConfig& pipeline)
-    : config_(config), worker_(worker) {
-  config_.accumulate = pipeline.micro_batches;
+                         const MeshModel& mesh, const Schedule& full_schedule)
+    : config_(config),
+      worker_(worker),
+      plan_(mesh.plan.get()),
+      training_(mesh.training.get()),
+      sharded_(mesh.sharded.get()),
+      stages_(mesh.stages.get()),
+      meter_(full_schedule, stages_->output_bytes(), stages_->link(), worker,
+             plan_->ranks_here()) {
+  AnchorClocks();
 }
 
 absl::StatusOr<std::unique_ptr<PipelineRun>> PipelineRun::Create(
-    const TrainConfig& config, const Worker& worker,
-    const PipelineConfig& pipeline) {
-  auto run =
-      std::unique_ptr<PipelineRun>(new PipelineRun(config, worker, pipeline));
-  RETURN_IF_ERROR(run->Prepare(pipeline));
-  return run;
-}
-
-absl::Status PipelineRun::Prepare(const PipelineConfig& pipeline) {
-  ASSIGN_OR_RETURN(plan_, PipelinePlan::Create(config_, worker_, pipeline));
-  ASSIGN_OR_RETURN(const Schedule* full_schedule,
-                   plan_->ScheduleFor(static_cast<size_t>(config_.accumulate)));
-  ASSIGN_OR_RETURN(training_,
-                   TrainingRun::Create(config_, worker_, plan_->Placement()));
-  Model& model = training_->model();
-  NamedTensors owned = TrainableParameters(model);
-  ShardedState state;
-  if (pipeline.zero.sharding.stage > 0) {
-    ZeroConfig zero = pipeline.zero;
-    zero.sharding.micro_batches_take_turns = true;
-    ASSIGN_OR_RETURN(sharded_, ShardModel(model, config_, worker_, zero));
-    training_->MeasureUnsharded([this] { return sharded_->unsharded_bytes(); });
-    owned = sharded_->Owned();
-    state = StateOf(*sharded_);
-  }
-  stages_ = std::make_unique<PipelineStages>(config_, worker_, *plan_, model,
-                                             *training_->data().train.dataset,
-                                             sharded_.get());
-  RETURN_IF_ERROR(training_->Start(owned, std::move(state)));
-  if (MemoryMeter* const memory = training_->memory_meter(); memory != nullptr)
-    stages_->CallAfterForward([memory] { memory->AfterStageForward(); });
-  meter_.emplace(*full_schedule, stages_->output_bytes(), stages_->link(),
-                 worker_, plan_->ranks_here());
-  AnchorClocks();
-  return absl::OkStatus();
+    const TrainConfig& config, const Worker& worker, const MeshModel& mesh) {
+  ASSIGN_OR_RETURN(
+      const Schedule* full,
+      mesh.plan->ScheduleFor(static_cast<size_t>(config.accumulate)));
+  return std::unique_ptr<PipelineRun>(
+      new PipelineRun(config, worker, mesh, *full));
 }
 
 absl::Status PipelineRun::Train(const StepFunction& step) {
@@ -182,22 +161,22 @@ absl::StatusOr<StepOutcome> PipelineRun::End(
 
 // No step is under way or waits to be taken in after an exchange of costs.
 absl::Status PipelineRun::PlanAgain(int64_t last_step) {
-  if (planned_again_ || !plan_->is_planned() || meter_->costs().stages.empty())
+  if (planned_again_ || !plan_->is_planned() || meter_.costs().stages.empty())
     return absl::OkStatus();
   planned_again_ = true;
   ASSIGN_OR_RETURN(const std::string line,
-                   plan_->PlanAgain(last_step, meter_->costs()));
+                   plan_->PlanAgain(last_step, meter_.costs()));
   training_->Say(line);
   ASSIGN_OR_RETURN(const Schedule* full,
                    plan_->ScheduleFor(static_cast<size_t>(config_.accumulate)));
-  return meter_->Follow(*full);
+  return meter_.Follow(*full);
 }
 
 absl::Status PipelineRun::Conclude() {
   RETURN_IF_ERROR(TakeInSteps(/*wait=*/true));
-  ASSIGN_OR_RETURN(std::string summary, meter_->Summary());
+  ASSIGN_OR_RETURN(std::string summary, meter_.Summary());
   training_->Say(summary);
-  ASSIGN_OR_RETURN(std::vector<TimelineRecord> timelines, meter_->Timelines());
+  ASSIGN_OR_RETURN(std::vector<TimelineRecord> timelines, meter_.Timelines());
   for (const TimelineRecord& timeline : timelines) {
     RETURN_IF_ERROR(training_->Write(timeline));
   }
@@ -230,8 +209,8 @@ absl::Status PipelineRun::TakeInSteps(bool wait) {
   while (!steps_.empty() && (wait || Reached(steps_.front()->ranks))) {
     PipelineStep& step = *steps_.front();
     ASSIGN_OR_RETURN(std::vector<ScheduleRecord> records,
-                     meter_->Add(step.number, *step.schedule, Read(step),
-                                 step.exchanges_costs));
+                     meter_.Add(step.number, *step.schedule, Read(step),
+                                step.exchanges_costs));
     for (ScheduleRecord& record : records) {
       record.planned_for_seconds = plan_->PlannedSeconds(
           step.schedule->StagesOf(static_cast<int>(record.pipeline_rank))[0]);
@@ -309,7 +288,7 @@ std::vector<TraceSpan> PipelineRun::CopiesOf(const PipelineStep& step) const {
 // As `step` should have been, on the same clock. Collective.
 absl::StatusOr<TraceProcess> PipelineRun::PredictionOf(
     const PipelineStep& step) const {
-  ASSIGN_OR_RETURN(const Timeline prediction, meter_->Predict());
+  ASSIGN_OR_RETURN(const Timeline prediction, meter_.Predict());
   const double first = ExtentOf(prediction.ranks[0]).start_seconds;
   return ToTraceProcess({"predicted", &prediction}, 0,
                         FirstStart(step.ranks) - first);

@@ -1,5 +1,5 @@
-// Training with a model cut into stages: what the trainers' steps share, and
-// what the steps took.
+// Around the steps of a model that is cut into stages: what they run, and what
+// they took.
 #ifndef RANKWISE_TRAINERS_STAGES_PIPELINE_RUN_H_
 #define RANKWISE_TRAINERS_STAGES_PIPELINE_RUN_H_
 
@@ -17,16 +17,16 @@
 #include "parallel/pipeline/engine/executor.h"
 #include "parallel/pipeline/schedule/schedule.h"
 #include "trainers/loop/config.h"
-#include "trainers/loop/sharded_model.h"
 #include "trainers/loop/training_run.h"
 #include "trainers/loop/worker.h"
+#include "trainers/stages/mesh_trainer.h"
 #include "trainers/stages/pipeline_meter.h"
 #include "trainers/stages/pipeline_plan.h"
 #include "trainers/stages/pipeline_stages.h"
 
 namespace rankwise {
 
-// A step: made by PipelineRun::Begin, run by the trainer.
+// A step: made by PipelineRun::Begin, run by TrainOnMesh.
 struct PipelineStep {
   int64_t number = 0;
   const Schedule* schedule = nullptr;
@@ -41,15 +41,9 @@ struct PipelineStep {
 // the end. Not thread-safe. Every method is collective over all ranks.
 class PipelineRun {
  public:
-  // `config.accumulate` is replaced by the pipeline's micro-batches. `worker`
-  // must outlive the run. InvalidArgument where ranks, stages, layers and
-  // schedule do not fit.
+  // The arguments must outlive the run; `config` is that of `mesh`.
   static absl::StatusOr<std::unique_ptr<PipelineRun>> Create(
-      const TrainConfig& config, const Worker& worker,
-      const PipelineConfig& pipeline);
-
-  PipelineStages& stages() { return *stages_; }
-  Optimizer& optimizer() { return training_->optimizer(); }
+      const TrainConfig& config, const Worker& worker, const MeshModel& mesh);
 
   // Trains to the end of the configuration with `step`, evaluates with the same
   // stages, and says in the end how busy they were.
@@ -66,8 +60,7 @@ class PipelineRun {
 
  private:
   PipelineRun(const TrainConfig& config, const Worker& worker,
-              const PipelineConfig& pipeline);
-  absl::Status Prepare(const PipelineConfig& pipeline);
+              const MeshModel& mesh, const Schedule& full_schedule);
   absl::StatusOr<EvalRecord> Evaluate(TrainingData& data, int64_t epoch);
   absl::Status Conclude();
 
@@ -82,13 +75,13 @@ class PipelineRun {
   std::vector<TraceSpan> CopiesOf(const PipelineStep& step) const;
   absl::StatusOr<TraceProcess> PredictionOf(const PipelineStep& step) const;
 
-  TrainConfig config_;
+  const TrainConfig& config_;
   const Worker& worker_;
-  std::unique_ptr<PipelinePlan> plan_;
-  std::unique_ptr<TrainingRun> training_;
-  std::unique_ptr<FullyShardedDataParallel> sharded_;  // null: not divided
-  std::unique_ptr<PipelineStages> stages_;
-  std::optional<PipelineMeter> meter_;
+  PipelinePlan* const plan_;
+  TrainingRun* const training_;
+  FullyShardedDataParallel* const sharded_;  // null: not divided
+  PipelineStages* const stages_;
+  PipelineMeter meter_;
   bool planned_again_ = false;
   int64_t full_steps_ = 0;                           // started
   std::deque<std::shared_ptr<PipelineStep>> steps_;  // not yet taken in

@@ -1,4 +1,5 @@
-#include "trainers/flags.h"
+// Of pipeline, hybrid and fsdp.
+#include "trainers/flag_rules.h"
 
 TRAINER_FLAG(
     kSpeed, bool, recompute, false,

@@ -1,0 +1,77 @@
+#include "trainers/stages/mesh_trainer.h"
+
+#include <utility>
+
+#include "third_party/absl/status_macros.h"
+#include "trainers/loop/sharded_model.h"
+#include "trainers/stages/pipeline_run.h"
+
+namespace rankwise {
+
+absl::StatusOr<MeshModel> Parallelize(const TrainConfig& config,
+                                      const Worker& worker,
+                                      const PipelineConfig& pipeline) {
+  MeshModel mesh;
+  // pp: which layers this rank has, and in which order the ranks work.
+  ASSIGN_OR_RETURN(mesh.plan, PipelinePlan::Create(config, worker, pipeline));
+  // tp and cp: these layers are made whole, from the seed, and each keeps this
+  // rank's part of its weights, with the groups in which it communicates
+  // (ParallelOf in trainers/loop/mesh_use.cc, LayerSpec::build).
+  ASSIGN_OR_RETURN(mesh.training,
+                   TrainingRun::Create(config, worker, mesh.plan->Placement()));
+  Model& model = mesh.training->model();
+  NamedTensors owned = TrainableParameters(model);
+  ShardedState state;
+  // dp with --zero: this rank owns some rows of each parameter, and gathers the
+  // others while a layer computes.
+  if (pipeline.zero.sharding.stage > 0) {
+    ZeroConfig zero = pipeline.zero;
+    zero.sharding.micro_batches_take_turns = true;
+    ASSIGN_OR_RETURN(mesh.sharded, ShardModel(model, config, worker, zero));
+    FullyShardedDataParallel* const engine = mesh.sharded.get();
+    mesh.training->MeasureUnsharded(
+        [engine] { return engine->unsharded_bytes(); });
+    owned = engine->Owned();
+    state = StateOf(*engine);
+  }
+  // The layers become stages that exchange activations along pp, and whose
+  // gradients are averaged along dp and cp, by the engine where there is one.
+  mesh.stages = std::make_unique<PipelineStages>(
+      config, worker, *mesh.plan, model, *mesh.training->data().train.dataset,
+      mesh.sharded.get());
+  // The optimizer gets what this rank owns; a checkpoint is restored into it.
+  RETURN_IF_ERROR(mesh.training->Start(owned, std::move(state)));
+  MemoryMeter* const memory = mesh.training->memory_meter();
+  if (memory != nullptr)
+    mesh.stages->CallAfterForward([memory] { memory->AfterStageForward(); });
+  return mesh;
+}
+
+absl::Status TrainOnMesh(const TrainConfig& config, const Worker& worker,
+                         const PipelineConfig& pipeline) {
+  TrainConfig own = config;
+  own.accumulate = pipeline.micro_batches;
+  ASSIGN_OR_RETURN(const MeshModel mesh, Parallelize(own, worker, pipeline));
+  ASSIGN_OR_RETURN(std::unique_ptr<PipelineRun> run,
+                   PipelineRun::Create(own, worker, mesh));
+  PipelineStages& stages = *mesh.stages;
+  Optimizer& optimizer = mesh.training->optimizer();
+
+  return run->Train([&](const StepInput& input) -> absl::StatusOr<StepOutcome> {
+    ASSIGN_OR_RETURN(auto step, run->Begin(input));
+    input.clock.Begin(Phase::kSchedule);
+    PendingDuration buffers = stages.BroadcastBuffers();
+    // This rank's forwards and backwards in the schedule's order, with the
+    // messages between them. The average over replicas begins with the stage
+    // whose gradients are complete first.
+    step->ranks = stages.Run(*step->schedule);
+    auto exposed = stages.ExchangeGradients();
+    exposed["dp"] += std::move(buffers);
+    input.clock.Begin(Phase::kOptimizer);
+    optimizer.Step(input.learning_rate);
+    optimizer.ZeroGrad();
+    return run->End(input, std::move(step), std::move(exposed));
+  });
+}
+
+}  // namespace rankwise
