@@ -32,14 +32,6 @@ std::vector<std::string> CommandFor(const Cluster::Options& options) {
   return command;
 }
 
-Finished Finish(TestProcess& process) {
-  Finished finished;
-  finished.code = process.Wait();
-  finished.out = process.Stdout();
-  finished.err = process.Stderr();
-  return finished;
-}
-
 std::string HostName(int host) { return absl::StrCat("host", host); }
 
 // Runs `action` for each process on the host, $pid, but for those that keep it
@@ -151,10 +143,8 @@ Ranks StartRanks(const Cluster& cluster, int hosts, int per_host,
 }
 
 int64_t HostsOf(const std::string& record) {
-  for (const Record& one : RecordsIn(record)) {
-    if (const auto* run = std::get_if<RunRecord>(&one)) return run->hosts;
-  }
-  return 0;
+  const auto runs = RecordsOf<RunRecord>(record);
+  return runs.empty() ? 0 : runs[0].hosts;
 }
 
 std::map<std::string, int64_t> HostsOfEach(const std::string& study_folder) {

@@ -24,8 +24,6 @@ using ::testing::Pair;
 
 constexpr int kRanks = 4;
 
-using Losses = std::map<int64_t, double>;
-
 std::vector<std::string> Flags(const std::string& record) {
   return {"--model=mlp",     "--train_size=384",
           "--batch_size=32", "--epochs=1",

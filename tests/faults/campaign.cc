@@ -12,7 +12,6 @@
 #include "absl/time/clock.h"
 #include "parallel/clock/steady_time.h"
 #include "records/record_reader.h"
-#include "tests/trainer/trainer_process.h"
 #include "third_party/absl/status_macros.h"
 #include "trainers/checkpoint/checkpoint.h"
 #include "trainers/checkpoint/load_all_for_test.h"

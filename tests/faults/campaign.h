@@ -4,7 +4,6 @@
 #define RANKWISE_TESTS_FAULTS_CAMPAIGN_H_
 
 #include <cstdint>
-#include <map>
 #include <random>
 #include <string>
 #include <vector>
@@ -13,10 +12,9 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "parallel/comm/test_process.h"
+#include "tests/trainer/trainer_process.h"
 
 namespace rankwise {
-
-using Losses = std::map<int64_t, double>;  // by step, of rank 0
 
 inline constexpr int kCampaignSteps = 24;
 inline constexpr absl::Duration kCollectiveTimeout = absl::Seconds(5);

@@ -19,8 +19,6 @@ namespace rankwise {
 namespace {
 
 using ::testing::HasSubstr;
-using Flags = std::vector<std::string>;
-using Losses = std::map<int64_t, double>;
 
 constexpr int64_t kStop = 5;
 constexpr int64_t kEnd = 9;
@@ -34,9 +32,9 @@ struct Way {
 
 // Seven steps an epoch, the last of them with fewer examples; clipped, so that
 // the norm is over the whole model on every mesh.
-Finished Run(const Way& way, const std::string& dir, int64_t max_steps,
-             const Flags& more) {
-  Flags flags = {
+std::string Run(const Way& way, const std::string& dir, int64_t max_steps,
+                const Flags& more) {
+  const Flags flags = {
       "--model=gpt",
       "--depth=2",
       "--width=64",
@@ -53,9 +51,7 @@ Finished Run(const Way& way, const std::string& dir, int64_t max_steps,
       "--checkpoint_dir=" + dir,
       "--record=" + dir + "/run.jsonl",
       way.trainer == "hybrid" ? "--microbatches=4" : "--accumulate=4"};
-  flags.insert(flags.end(), way.flags.begin(), way.flags.end());
-  flags.insert(flags.end(), more.begin(), more.end());
-  return RunTrainer(way.trainer, flags);
+  return OutputOf(way.trainer, Joined(Joined(flags, way.flags), more));
 }
 
 // The folder of a run that ended after `max_steps` steps, one for each way and
@@ -66,8 +62,7 @@ const std::string& DirOf(const Way& way, int64_t max_steps) {
   const auto found = kDirs->find(key);
   if (found != kDirs->end()) return found->second;
   const std::string dir = FreshDir(key);
-  const Finished run = Run(way, dir, max_steps, {});
-  EXPECT_EQ(run.code, 0) << run.err;
+  Run(way, dir, max_steps, {});
   return kDirs->emplace(key, dir).first->second;
 }
 
@@ -76,9 +71,8 @@ std::string GoOn(const Way& way, const std::string& stopped) {
   const std::string dir = FreshDir("resumed");
   std::filesystem::copy(stopped, dir);
   std::filesystem::remove(dir + "/run.jsonl");
-  const Finished run = Run(way, dir, kEnd, {"--resume"});
-  EXPECT_EQ(run.code, 0) << run.err;
-  EXPECT_THAT(run.out, HasSubstr("resumed after step 5"));
+  EXPECT_THAT(Run(way, dir, kEnd, {"--resume"}),
+              HasSubstr("resumed after step 5"));
   return dir;
 }
 

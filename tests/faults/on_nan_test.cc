@@ -27,30 +27,19 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
-using Flags = std::vector<std::string>;
 
 // The first update leaves weights of about 1e28, with which the loss of the
 // second step is not finite any more.
 Finished Diverge(const std::string& trainer, const std::string& dir,
                  const Flags& more, const std::string& lr = "1e30") {
-  Flags flags = {"--model=mlp",
-                 "--depth=2",
-                 "--width=16",
-                 "--train_size=256",
-                 "--test_size=16",
-                 "--batch_size=8",
-                 "--epochs=1",
-                 "--max_steps=6",
-                 "--optimizer=sgd",
-                 "--lr=" + lr,
-                 "--log_every=1",
-                 "--checkpoint_every=1",
-                 "--threads=1",
-                 "--keep_checkpoints=2",
-                 "--record=" + dir + "/run.jsonl",
-                 "--checkpoint_dir=" + dir};
-  flags.insert(flags.end(), more.begin(), more.end());
-  return RunTrainer(trainer, flags);
+  return RunTrainer(
+      trainer,
+      Joined({"--model=mlp", "--depth=2", "--width=16", "--train_size=256",
+              "--test_size=16", "--batch_size=8", "--epochs=1", "--max_steps=6",
+              "--optimizer=sgd", "--lr=" + lr, "--log_every=1",
+              "--checkpoint_every=1", "--threads=1", "--keep_checkpoints=2",
+              "--record=" + dir + "/run.jsonl", "--checkpoint_dir=" + dir},
+             more));
 }
 
 std::set<std::string> CheckpointsIn(const std::string& dir) {
@@ -180,9 +169,8 @@ TEST(OnNanTest, ContinueTrainsOnAndSavesNothingThatIsNotFinite) {
        std::vector<Case>{{"single", 1, {}}, {"ddp", 2, {"--nproc=2"}}}) {
     SCOPED_TRACE(each.trainer);
     const std::string dir = FreshDir(absl::StrCat("continue_", each.trainer));
-    Flags flags = each.flags;
-    flags.push_back("--on_nan=continue");
-    const Finished run = Diverge(each.trainer, dir, flags);
+    const Finished run =
+        Diverge(each.trainer, dir, Joined(each.flags, {"--on_nan=continue"}));
     EXPECT_EQ(run.code, 0) << run.err;
     EXPECT_THAT(run.out,
                 HasSubstr("warning: no checkpoint is saved: the check of the "

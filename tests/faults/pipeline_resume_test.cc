@@ -7,7 +7,6 @@
 
 #include <filesystem>
 #include <fstream>
-#include <map>
 #include <ostream>
 #include <string>
 #include <vector>
@@ -20,7 +19,6 @@ namespace rankwise {
 namespace {
 
 using ::testing::HasSubstr;
-using Flags = std::vector<std::string>;
 
 constexpr int64_t kStop = 5;
 constexpr int64_t kEnd = 9;
@@ -36,24 +34,29 @@ void PrintTo(const Way& way, std::ostream* out) { *out << way.name; }
 
 // Seven steps an epoch, the last of them with fewer examples.
 Finished Run(const Way& way, const std::string& dir, int64_t max_steps,
-             Flags flags) {
-  flags.insert(
-      flags.end(),
-      {"--train_size=106", "--batch_size=4", "--eval=false", "--epochs=2",
-       "--threads=1", "--checkpoint_every=3",
-       absl::StrCat("--max_steps=", max_steps),
-       absl::StrCat("--nproc=", way.ranks), "--checkpoint_dir=" + dir,
-       "--record=" + dir + "/run.jsonl",
-       way.trainer == "pipeline" ? "--microbatches=4" : "--accumulate=4"});
-  flags.insert(flags.end(), way.flags.begin(), way.flags.end());
-  return RunTrainer(way.trainer, flags);
+             const Flags& flags) {
+  const Flags common = {
+      "--train_size=106",
+      "--batch_size=4",
+      "--eval=false",
+      "--epochs=2",
+      "--threads=1",
+      "--checkpoint_every=3",
+      absl::StrCat("--max_steps=", max_steps),
+      absl::StrCat("--nproc=", way.ranks),
+      "--checkpoint_dir=" + dir,
+      "--record=" + dir + "/run.jsonl",
+      way.trainer == "pipeline" ? "--microbatches=4" : "--accumulate=4"};
+  const Finished run =
+      RunTrainer(way.trainer, Joined(Joined(flags, common), way.flags));
+  EXPECT_EQ(run.code, 0) << run.err;
+  return run;
 }
 
 // The folder of a run that stopped after kStop steps.
 std::string Stopped(const Way& way, const Flags& flags) {
   const std::string dir = FreshDir("stopped");
-  const Finished run = Run(way, dir, kStop, flags);
-  EXPECT_EQ(run.code, 0) << run.err;
+  Run(way, dir, kStop, flags);
   return dir;
 }
 
@@ -63,16 +66,13 @@ std::string GoOn(const Way& way, const std::string& stopped,
   const std::string dir = FreshDir("resumed");
   std::filesystem::copy(stopped, dir);
   std::filesystem::remove(dir + "/run.jsonl");
-  Flags all = flags;
-  all.push_back("--resume");
-  const Finished run = Run(way, dir, kEnd, all);
-  EXPECT_EQ(run.code, 0) << run.err;
-  EXPECT_THAT(run.out, HasSubstr("resumed after step 5"));
+  EXPECT_THAT(Run(way, dir, kEnd, Joined(flags, {"--resume"})).out,
+              HasSubstr("resumed after step 5"));
   return dir;
 }
 
-void ExpectLosses(const std::map<int64_t, double>& undisturbed,
-                  const std::string& dir, int ranks, double tolerance) {
+void ExpectLosses(const Losses& undisturbed, const std::string& dir, int ranks,
+                  double tolerance) {
   for (int rank = 0; rank < ranks; ++rank) {
     const auto losses = LossesOf(dir + "/run.jsonl", rank);
     EXPECT_EQ(losses.size(), static_cast<size_t>(kEnd - kStop));
@@ -86,10 +86,9 @@ void ExpectLosses(const std::map<int64_t, double>& undisturbed,
 const Way kSingle = {"Single", "single", 1, {}};
 const Way kTwoStages = {"TwoStages", "pipeline", 2, {}};
 
-std::map<int64_t, double> Undisturbed(const Way& way, const Flags& flags) {
+Losses Undisturbed(const Way& way, const Flags& flags) {
   const std::string dir = FreshDir("undisturbed");
-  const Finished run = Run(way, dir, kEnd, flags);
-  EXPECT_EQ(run.code, 0) << run.err;
+  Run(way, dir, kEnd, flags);
   return LossesOf(dir + "/run.jsonl", 0);
 }
 
@@ -100,11 +99,11 @@ class PipelineResumeTest : public ::testing::TestWithParam<Way> {
     stopped_ = new auto(Stopped(kTwoStages, {}));
   }
 
-  static const std::map<int64_t, double>* expected_;
+  static const Losses* expected_;
   static const std::string* stopped_;
 };
 
-const std::map<int64_t, double>* PipelineResumeTest::expected_ = nullptr;
+const Losses* PipelineResumeTest::expected_ = nullptr;
 const std::string* PipelineResumeTest::stopped_ = nullptr;
 
 TEST_P(PipelineResumeTest, TwoStagesGoOnBitEqual) {
@@ -134,7 +133,6 @@ TEST(PipelineCheckpointTest, AShardThatOneRankFindsChangedIsPassedOverByAll) {
   }
   std::filesystem::remove(dir + "/run.jsonl");
   const Finished run = rankwise::Run(kTwoStages, dir, kEnd, {"--resume"});
-  EXPECT_EQ(run.code, 0) << run.err;
   EXPECT_THAT(run.out, HasSubstr("resumed after step 3"));
   EXPECT_THAT(run.err, HasSubstr(shard));
   const auto expected = Undisturbed(kTwoStages, {});
@@ -158,7 +156,7 @@ TEST(PipelineCheckpointTest, ATiedWeightIsSavedOnceAndGivenToBothStages) {
   const std::string from_single = Stopped(kSingle, gpt);
   EXPECT_LE(LargestDistance(WeightsIn(from_single), WeightsIn(stopped)), 1e-6);
 
-  const std::map<int64_t, double> expected = Undisturbed(kTwoStages, gpt);
+  const Losses expected = Undisturbed(kTwoStages, gpt);
   ExpectLosses(expected, GoOn(kTwoStages, stopped, gpt), 2, 0);
   ExpectLosses(expected, GoOn(kSingle, stopped, gpt), 1, 1e-6);
   ExpectLosses(expected, GoOn(kTwoStages, from_single, gpt), 2, 1e-6);

@@ -8,10 +8,8 @@
 
 #include <cmath>
 #include <filesystem>
-#include <map>
 #include <numeric>
 #include <string>
-#include <variant>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -29,33 +27,20 @@ using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-using Flags = std::vector<std::string>;
-using Losses = std::map<int64_t, double>;
-
 // 8 steps per epoch on one rank, and a checkpoint every 3 steps.
-Flags FlagsFor(const std::string& dir, int64_t max_steps, Flags more = {}) {
-  more.insert(more.end(),
-              {"--train_size=256", "--test_size=64", "--epochs=1000",
-               "--threads=1", "--checkpoint_every=3", "--log_every=1",
-               absl::StrCat("--max_steps=", max_steps),
-               "--record=" + dir + "/run.jsonl", "--checkpoint_dir=" + dir});
-  return more;
+Flags FlagsFor(const std::string& dir, int64_t max_steps,
+               const Flags& more = {}) {
+  return Joined(more,
+                {"--train_size=256", "--test_size=64", "--epochs=1000",
+                 "--threads=1", "--checkpoint_every=3", "--log_every=1",
+                 absl::StrCat("--max_steps=", max_steps),
+                 "--record=" + dir + "/run.jsonl", "--checkpoint_dir=" + dir});
 }
 
 Losses Undisturbed(int64_t steps, const Flags& more) {
   const std::string dir = FreshDir("undisturbed");
-  const Finished run = RunTrainer("ddp", FlagsFor(dir, steps, more));
-  EXPECT_EQ(run.code, 0) << run.err;
+  OutputOf("ddp", FlagsFor(dir, steps, more));
   return LossesOf(dir + "/run.jsonl", 0);
-}
-
-std::vector<RestartRecord> RestartsIn(const std::string& dir) {
-  std::vector<RestartRecord> restarts;
-  for (const Record& record : RecordsIn(dir + "/run.jsonl")) {
-    if (const auto* restart = std::get_if<RestartRecord>(&record))
-      restarts.push_back(*restart);
-  }
-  return restarts;
 }
 
 // The environment of a single rank, as torchrun sets it.
@@ -74,11 +59,9 @@ TEST(RestartTest, AJobWithAKilledRankContinuesWithTheSameLosses) {
   const Losses expected = Undisturbed(kSteps, two);
   ASSERT_EQ(expected.size(), static_cast<size_t>(kSteps));
   const std::string dir = FreshDir("restarted");
-  Flags flags = FlagsFor(dir, kSteps, two);
-  flags.push_back("--max_restarts=2");
-  auto run = StartTrainer("ddp", flags);
-  ASSERT_TRUE(run->AwaitOutput("  step ", 8)) << run->Stderr();
-  const std::vector<pid_t> ranks = ChildrenOf(run->pid());
+  auto run = StartTrainer(
+      "ddp", Joined(FlagsFor(dir, kSteps, two), {"--max_restarts=2"}));
+  const std::vector<pid_t> ranks = RanksAfterSteps(*run, 8);
   ASSERT_EQ(ranks.size(), 2u);
   ASSERT_EQ(kill(ranks[1], SIGKILL), 0);
   EXPECT_EQ(run->Wait(), 0) << run->Stderr();
@@ -89,7 +72,7 @@ TEST(RestartTest, AJobWithAKilledRankContinuesWithTheSameLosses) {
                     ContainsRegex("restart 1 after rank 1 .*signal 9.*; "
                                   "[0-9]+[.][0-9] s lost")));
   EXPECT_EQ(LossesOf(dir + "/run.jsonl", 0), expected);
-  const std::vector<RestartRecord> restarts = RestartsIn(dir);
+  const auto restarts = RecordsOf<RestartRecord>(dir + "/run.jsonl");
   ASSERT_EQ(restarts.size(), 1u);
   EXPECT_EQ(restarts[0].restart, 1);
   EXPECT_THAT(restarts[0].cause, HasSubstr("ended with signal 9 (Killed)"));
@@ -101,18 +84,15 @@ TEST(RestartTest, AJobWithAKilledRankContinuesWithTheSameLosses) {
 TEST(RestartTest, AJobStartsFromTheBeginningAndItsRestartsContinue) {
   const std::string dir = FreshDir("torchrun");
   const Flags one = {"--batch_size=32"};
-  ASSERT_EQ(RunTrainer("ddp", FlagsFor(dir, 5, one)).code, 0);
+  OutputOf("ddp", FlagsFor(dir, 5, one));
   // Restarts of the next job must not continue from this job's checkpoints.
-  const Finished anew = RunTrainer("ddp", FlagsFor(dir, 3, one), OfTorchrun(0));
-  ASSERT_EQ(anew.code, 0) << anew.err;
-  EXPECT_THAT(anew.out, AllOf(HasSubstr("are renamed *.superseded"),
-                              Not(HasSubstr("resumed"))));
-  const Finished restarted =
-      RunTrainer("ddp", FlagsFor(dir, 8, one), OfTorchrun(1));
-  ASSERT_EQ(restarted.code, 0) << restarted.err;
-  EXPECT_THAT(restarted.out, AllOf(HasSubstr("resumed after step 3"),
-                                   HasSubstr("restart 1; ")));
-  const std::vector<RestartRecord> restarts = RestartsIn(dir);
+  EXPECT_THAT(
+      OutputOf("ddp", FlagsFor(dir, 3, one), OfTorchrun(0)),
+      AllOf(HasSubstr("are renamed *.superseded"), Not(HasSubstr("resumed"))));
+  EXPECT_THAT(
+      OutputOf("ddp", FlagsFor(dir, 8, one), OfTorchrun(1)),
+      AllOf(HasSubstr("resumed after step 3"), HasSubstr("restart 1; ")));
+  const auto restarts = RecordsOf<RestartRecord>(dir + "/run.jsonl");
   ASSERT_EQ(restarts.size(), 1u);
   EXPECT_EQ(restarts[0].cause, "");
   EXPECT_TRUE(std::isnan(restarts[0].failed_unix_seconds));
@@ -123,18 +103,14 @@ TEST(RestartTest, AJobStartsFromTheBeginningAndItsRestartsContinue) {
 // As under torchrun --nnodes=1:3 when a host has left.
 TEST(RestartTest, ARestartWithFewerRanksNeedsTheSameGlobalBatch) {
   const std::string dir = FreshDir("elastic");
-  ASSERT_EQ(
-      RunTrainer("ddp", FlagsFor(dir, 4, {"--nproc=2", "--batch_size=16"}))
-          .code,
-      0);
+  OutputOf("ddp", FlagsFor(dir, 4, {"--nproc=2", "--batch_size=16"}));
   const Finished other =
       RunTrainer("ddp", FlagsFor(dir, 8, {"--batch_size=16"}), OfTorchrun(1));
   EXPECT_EQ(other.code, 1);
   EXPECT_THAT(other.err, HasSubstr("give --batch_size=32 or --accumulate=2"));
-  const Finished same = RunTrainer(
-      "ddp", FlagsFor(dir, 8, {"--global_batch_size=32"}), OfTorchrun(1));
-  ASSERT_EQ(same.code, 0) << same.err;
-  EXPECT_THAT(same.out, HasSubstr("resumed after step 4"));
+  EXPECT_THAT(OutputOf("ddp", FlagsFor(dir, 8, {"--global_batch_size=32"}),
+                       OfTorchrun(1)),
+              HasSubstr("resumed after step 4"));
   const Losses expected = Undisturbed(8, {"--batch_size=32"});
   for (const auto& [step, loss] : LossesOf(dir + "/run.jsonl", 0)) {
     if (step <= 4) continue;  // of the first job
@@ -148,11 +124,9 @@ class PreemptionTest : public ::testing::TestWithParam<bool> {};
 TEST_P(PreemptionTest, AJobSavesExitsWithItsOwnCodeAndResumes) {
   const Flags two = {"--nproc=2", "--batch_size=32"};
   const std::string dir = FreshDir("preempted");
-  Flags flags = FlagsFor(dir, 100000, two);
-  flags.push_back("--checkpoint_every=0");
-  auto run = StartTrainer("ddp", flags);
-  ASSERT_TRUE(run->AwaitOutput("  step ", 5)) << run->Stderr();
-  const std::vector<pid_t> ranks = ChildrenOf(run->pid());
+  auto run = StartTrainer(
+      "ddp", Joined(FlagsFor(dir, 100000, two), {"--checkpoint_every=0"}));
+  const std::vector<pid_t> ranks = RanksAfterSteps(*run, 5);
   ASSERT_EQ(ranks.size(), 2u);
   const bool to_launcher = GetParam();
   kill(to_launcher ? run->pid() : ranks[1], to_launcher ? SIGTERM : SIGUSR1);
@@ -163,11 +137,7 @@ TEST_P(PreemptionTest, AJobSavesExitsWithItsOwnCodeAndResumes) {
 
   const int64_t done = LossesOf(dir + "/run.jsonl", 0).rbegin()->first;
   const int64_t steps = done + 6;
-  Flags on = FlagsFor(dir, steps, two);
-  on.push_back("--resume");
-  const Finished resumed = RunTrainer("ddp", on);
-  ASSERT_EQ(resumed.code, 0) << resumed.err;
-  EXPECT_THAT(resumed.out,
+  EXPECT_THAT(OutputOf("ddp", Joined(FlagsFor(dir, steps, two), {"--resume"})),
               HasSubstr(absl::StrCat("resumed after step ", done, " ")));
   EXPECT_EQ(LossesOf(dir + "/run.jsonl", 0), Undisturbed(steps, two));
 }
@@ -182,11 +152,10 @@ INSTANTIATE_TEST_SUITE_P(Receivers, PreemptionTest, ::testing::Bool(),
 // job makes.
 TEST(RestartTest, NoStepIsSavedOrEvaluatedTwice) {
   const auto flags_for = [](const std::string& dir, int64_t max_steps) {
-    Flags flags = FlagsFor(dir, max_steps,
-                           {"--model=mlp", "--width=32", "--batch_size=32"});
-    flags.insert(flags.end(), {"--train_size=32", "--epochs=100000",
-                               "--checkpoint_every=1", "--resume"});
-    return flags;
+    return Joined(
+        FlagsFor(dir, max_steps),
+        {"--model=mlp", "--width=32", "--batch_size=32", "--train_size=32",
+         "--epochs=100000", "--checkpoint_every=1", "--resume"});
   };
   const std::string dir = FreshDir("epochs"), other = FreshDir("undisturbed");
   auto run = StartTrainer("single", flags_for(dir, 100000));
@@ -194,19 +163,16 @@ TEST(RestartTest, NoStepIsSavedOrEvaluatedTwice) {
   kill(run->pid(), SIGTERM);
   EXPECT_EQ(run->Wait(), 75) << run->Stderr();
   const int64_t steps = LossesOf(dir + "/run.jsonl", 0).rbegin()->first + 3;
-  const Finished resumed = RunTrainer("single", flags_for(dir, steps));
-  ASSERT_EQ(resumed.code, 0) << resumed.err;
-  ASSERT_EQ(RunTrainer("single", flags_for(other, steps)).code, 0);
+  OutputOf("single", flags_for(dir, steps));
+  OutputOf("single", flags_for(other, steps));
   EXPECT_EQ(LossesOf(dir + "/run.jsonl", 0), LossesOf(other + "/run.jsonl", 0));
 
   std::vector<int64_t> saved, evaluated, once(static_cast<size_t>(steps));
   std::iota(once.begin(), once.end(), 1);
-  for (const Record& record : RecordsIn(dir + "/run.jsonl")) {
-    if (const auto* checkpoint = std::get_if<CheckpointRecord>(&record))
-      saved.push_back(checkpoint->step);
-    if (const auto* evaluation = std::get_if<EvalRecord>(&record))
-      evaluated.push_back(evaluation->epoch);
-  }
+  for (const auto& save : RecordsOf<CheckpointRecord>(dir + "/run.jsonl"))
+    saved.push_back(save.step);
+  for (const auto& evaluation : RecordsOf<EvalRecord>(dir + "/run.jsonl"))
+    evaluated.push_back(evaluation.epoch);
   EXPECT_EQ(saved, once);
   EXPECT_EQ(evaluated, once);
 }

@@ -8,10 +8,8 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
-#include <map>
 #include <string>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -29,70 +27,60 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 // 8 steps an epoch, with a checkpoint every 3.
-std::vector<std::string> Flags(const std::string& dir, int64_t max_steps,
-                               std::vector<std::string> more = {}) {
-  more.insert(more.end(),
-              {"--train_size=256", "--test_size=64", "--batch_size=32",
-               "--epochs=20", "--threads=1", "--checkpoint_every=3",
-               "--log_every=1", absl::StrCat("--max_steps=", max_steps),
-               "--record=" + dir + "/run.jsonl", "--checkpoint_dir=" + dir});
-  return more;
+Flags FlagsFor(const std::string& dir, int64_t max_steps,
+               const Flags& more = {}) {
+  return Joined({"--train_size=256", "--test_size=64", "--batch_size=32",
+                 "--epochs=20", "--threads=1", "--checkpoint_every=3",
+                 "--log_every=1", absl::StrCat("--max_steps=", max_steps),
+                 "--record=" + dir + "/run.jsonl", "--checkpoint_dir=" + dir},
+                more);
 }
 
-std::map<int64_t, double> Undisturbed(const std::string& trainer, int64_t steps,
-                                      const std::vector<std::string>& more) {
+Losses Undisturbed(const std::string& trainer, int64_t steps,
+                   const Flags& more) {
   const std::string dir = FreshDir("undisturbed");
-  const Finished run = RunTrainer(trainer, Flags(dir, steps, more));
-  EXPECT_EQ(run.code, 0) << run.err;
+  OutputOf(trainer, FlagsFor(dir, steps, more));
   return LossesOf(dir + "/run.jsonl", 0);
 }
 
 TEST(ResumeTest, AStoppedRunGoesOnBitEqualAcrossEpochs) {
-  const std::map<int64_t, double> expected = Undisturbed("single", 20, {});
+  const Losses expected = Undisturbed("single", 20, {});
   ASSERT_EQ(expected.size(), 20u);
   const std::string dir = FreshDir("stopped");
-  ASSERT_EQ(RunTrainer("single", Flags(dir, 5)).code, 0);
-  const Finished second = RunTrainer("single", Flags(dir, 13, {"--resume"}));
-  ASSERT_EQ(second.code, 0) << second.err;
-  EXPECT_THAT(second.out, HasSubstr("resumed after step 5"));
-  ASSERT_EQ(RunTrainer("single", Flags(dir, 20, {"--resume"})).code, 0);
+  OutputOf("single", FlagsFor(dir, 5));
+  EXPECT_THAT(OutputOf("single", FlagsFor(dir, 13, {"--resume"})),
+              HasSubstr("resumed after step 5"));
+  OutputOf("single", FlagsFor(dir, 20, {"--resume"}));
   EXPECT_EQ(LossesOf(dir + "/run.jsonl", 0), expected);
   // Epoch 1 was interrupted after 5 of its 8 steps, and is whole in the end.
   int64_t examples = 0;
-  for (const Record& record : RecordsIn(dir + "/run.jsonl")) {
-    const auto* epoch = std::get_if<EpochRecord>(&record);
-    if (epoch != nullptr && epoch->epoch == 1) examples = epoch->examples;
+  for (const auto& epoch : RecordsOf<EpochRecord>(dir + "/run.jsonl")) {
+    if (epoch.epoch == 1) examples = epoch.examples;
   }
   EXPECT_EQ(examples, 256);
 }
 
 // Sums of more than two numbers depend on their order.
 TEST(ResumeTest, ThreeRanksAddGradientsInTheOrderOfTheRunBefore) {
-  const std::vector<std::string> three = {"--nproc=3", "--model=mlp",
-                                          "--backend=gloo"};
-  const std::map<int64_t, double> expected = Undisturbed("ddp", 12, three);
+  const Flags three = {"--nproc=3", "--model=mlp", "--backend=gloo"};
+  const Losses expected = Undisturbed("ddp", 12, three);
   ASSERT_EQ(expected.size(), 12u);
   const std::string dir = FreshDir("three");
-  for (const int64_t until : {1, 5, 12}) {
-    std::vector<std::string> flags = Flags(dir, until, three);
-    flags.push_back("--resume");
-    const Finished run = RunTrainer("ddp", flags);
-    ASSERT_EQ(run.code, 0) << run.err;
-  }
+  for (const int64_t until : {1, 5, 12})
+    OutputOf("ddp", FlagsFor(dir, until, Joined(three, {"--resume"})));
   EXPECT_EQ(LossesOf(dir + "/run.jsonl", 0), expected);
 }
 
 TEST(ResumeTest, AKilledRankIsNamedTheOthersEndAndTheRunGoesOn) {
-  const std::vector<std::string> two = {"--nproc=2"};
-  const std::map<int64_t, double> expected = Undisturbed("ddp", 16, two);
+  const Flags two = {"--nproc=2"};
+  const Losses expected = Undisturbed("ddp", 16, two);
   const std::string dir = FreshDir("killed");
   // More steps than anyone waits for: the kill ends it.
-  auto run =
-      StartTrainer("ddp", Flags(dir, 100000, {"--nproc=2", "--epochs=100000"}));
-  ASSERT_TRUE(run->AwaitOutput("step", 7)) << run->Stderr();
-  const std::vector<pid_t> ranks = ChildrenOf(run->pid());
+  auto run = StartTrainer(
+      "ddp", FlagsFor(dir, 100000, {"--nproc=2", "--epochs=100000"}));
+  const std::vector<pid_t> ranks = RanksAfterSteps(*run, 7);
   ASSERT_EQ(ranks.size(), 2u);
-  const Finished other = RunTrainer("single", Flags(dir, 4));
+  const Finished other = RunTrainer("single", FlagsFor(dir, 4));
   EXPECT_EQ(other.code, 1);
   EXPECT_THAT(other.err, HasSubstr(absl::StrCat("in use by ddp, process ",
                                                 ranks[0], " on host ")));
@@ -105,11 +93,9 @@ TEST(ResumeTest, AKilledRankIsNamedTheOthersEndAndTheRunGoesOn) {
   EXPECT_THAT(run->Stderr(), ContainsRegex("rank 1.*(SIGKILL|signal 9)"));
 
   std::filesystem::remove(dir + "/run.jsonl");
-  const Finished resumed = RunTrainer(
-      "ddp", Flags(dir, 16, {"--nproc=2", "--resume", "--epochs=20"}));
-  ASSERT_EQ(resumed.code, 0) << resumed.err;
-  EXPECT_THAT(resumed.out, HasSubstr("resumed after step "));
-  const std::map<int64_t, double> losses = LossesOf(dir + "/run.jsonl", 0);
+  EXPECT_THAT(OutputOf("ddp", FlagsFor(dir, 16, {"--nproc=2", "--resume"})),
+              HasSubstr("resumed after step "));
+  const Losses losses = LossesOf(dir + "/run.jsonl", 0);
   ASSERT_FALSE(losses.empty());
   EXPECT_EQ(losses.rbegin()->first, 16);
   for (const auto& [step, loss] : losses)
@@ -119,26 +105,22 @@ TEST(ResumeTest, AKilledRankIsNamedTheOthersEndAndTheRunGoesOn) {
 // Every rank evaluates its share of the test set with its own statistics.
 TEST(ResumeTest, EachRankContinuesWithItsOwnBuffers) {
   const auto evaluated = [](const std::string& dir) {
-    double loss = 0;
-    for (const Record& record : RecordsIn(dir + "/run.jsonl")) {
-      if (const auto* eval = std::get_if<EvalRecord>(&record))
-        loss = eval->mean_loss;
-    }
-    return loss;
+    const auto evaluations = RecordsOf<EvalRecord>(dir + "/run.jsonl");
+    return evaluations.empty() ? 0 : evaluations.back().mean_loss;
   };
-  const std::vector<std::string> own = {"--nproc=2", "--model=simple_cnn_bn",
-                                        "--broadcast_buffers=false"};
+  const Flags own = {"--nproc=2", "--model=simple_cnn_bn",
+                     "--broadcast_buffers=false"};
   const std::string expected = FreshDir("own_buffers");
-  ASSERT_EQ(RunTrainer("ddp", Flags(expected, 4, own)).code, 0);
+  OutputOf("ddp", FlagsFor(expected, 4, own));
   const std::string dir = FreshDir("own_buffers_resumed");
-  std::vector<std::string> flags = own;
-  ASSERT_EQ(RunTrainer("ddp", Flags(dir, 3, flags)).code, 0);
-  flags.push_back("--resume");
-  ASSERT_EQ(RunTrainer("ddp", Flags(dir, 4, flags)).code, 0);
+  OutputOf("ddp", FlagsFor(dir, 3, own));
+  const Flags resumed = Joined(own, {"--resume"});
+  OutputOf("ddp", FlagsFor(dir, 4, resumed));
+  EXPECT_NE(evaluated(expected), 0);
   EXPECT_EQ(evaluated(dir), evaluated(expected));
-  flags[0] = "--nproc=1";
-  flags.push_back("--accumulate=2");
-  const Finished alone = RunTrainer("ddp", Flags(dir, 7, flags));
+  const Finished alone = RunTrainer(
+      "ddp",
+      FlagsFor(dir, 7, Joined(resumed, {"--nproc=1", "--accumulate=2"})));
   EXPECT_EQ(alone.code, 1);
   EXPECT_THAT(alone.err, HasSubstr("--broadcast_buffers=false: the checkpoint "
                                    "has the buffers of 2 data-parallel ranks"));
@@ -147,16 +129,15 @@ TEST(ResumeTest, EachRankContinuesWithItsOwnBuffers) {
 // Two ranks, one, and two again, across the end of an epoch: the order of
 // examples goes on, so that the losses are those of one process.
 TEST(ResumeTest, AnotherWorldSizeGoesOnWithTheNextExamples) {
-  const std::map<int64_t, double> expected = Undisturbed("single", 9, {});
+  const Losses expected = Undisturbed("single", 9, {});
   const std::string dir = FreshDir("ranks");
   int64_t done = 0;
   for (const auto& [ranks, until] :
        std::vector<std::pair<int, int64_t>>{{2, 3}, {1, 5}, {2, 9}}) {
-    std::vector<std::string> flags = Flags(dir, until, {"--resume"});
-    flags.push_back(absl::StrCat("--nproc=", ranks));
-    flags.push_back(absl::StrCat("--batch_size=", 32 / ranks));
-    const Finished run = RunTrainer(ranks == 1 ? "single" : "ddp", flags);
-    ASSERT_EQ(run.code, 0) << run.err;
+    OutputOf(ranks == 1 ? "single" : "ddp",
+             FlagsFor(dir, until,
+                      {"--resume", absl::StrCat("--nproc=", ranks),
+                       absl::StrCat("--batch_size=", 32 / ranks)}));
     const auto losses = MeanLosses(dir + "/run.jsonl", ranks);
     EXPECT_EQ(losses.size(), static_cast<size_t>(until - done));
     for (const auto& [step, loss] : losses)
@@ -169,12 +150,11 @@ TEST(ResumeTest, AnotherWorldSizeGoesOnWithTheNextExamples) {
 // A folder in its place, as it is the same for root.
 TEST(ResumeTest, ARankThatCannotSaveEndsTheJobForAllAndTheLastSaveStays) {
   const std::string dir = FreshDir("unsaved");
-  const std::vector<std::string> flags = {"--nproc=2", "--model=mlp",
-                                          "--width=64", "--resume"};
-  ASSERT_EQ(RunTrainer("fsdp", Flags(dir, 4, flags)).code, 0);
+  const Flags flags = {"--nproc=2", "--model=mlp", "--width=64", "--resume"};
+  OutputOf("fsdp", FlagsFor(dir, 4, flags));
   const std::string file = dir + "/step_00000006.shard_1_of_2.safetensors";
   std::filesystem::create_directory(file);
-  const Finished run = RunTrainer("fsdp", Flags(dir, 12, flags));
+  const Finished run = RunTrainer("fsdp", FlagsFor(dir, 12, flags));
   EXPECT_NE(run.code, 0);
   const std::string why =
       "error: saving the checkpoint of step 6 failed on rank 1: ";
@@ -184,18 +164,17 @@ TEST(ResumeTest, ARankThatCannotSaveEndsTheJobForAllAndTheLastSaveStays) {
                              Not(HasSubstr("did not arrive"))));
 
   std::filesystem::remove(file);
-  const Finished resumed = RunTrainer("fsdp", Flags(dir, 6, flags));
-  EXPECT_EQ(resumed.code, 0) << resumed.err;
-  EXPECT_THAT(resumed.out, HasSubstr("resumed after step 4"));
+  EXPECT_THAT(OutputOf("fsdp", FlagsFor(dir, 6, flags)),
+              HasSubstr("resumed after step 4"));
 }
 
 TEST(ResumeTest, ATornCheckpointIsNamedAndThePreviousOneUsed) {
   const std::string dir = FreshDir("torn");
-  ASSERT_EQ(RunTrainer("single", Flags(dir, 6)).code, 0);
+  OutputOf("single", FlagsFor(dir, 6));
   const std::string newest = dir + "/step_00000006.safetensors";
   ASSERT_TRUE(std::filesystem::exists(newest));
   std::filesystem::resize_file(newest, std::filesystem::file_size(newest) / 2);
-  const Finished resumed = RunTrainer("single", Flags(dir, 8, {"--resume"}));
+  const Finished resumed = RunTrainer("single", FlagsFor(dir, 8, {"--resume"}));
   EXPECT_EQ(resumed.code, 0) << resumed.err;
   EXPECT_THAT(resumed.err, AllOf(HasSubstr("warning: "),
                                  HasSubstr("step_00000006.safetensors")));
@@ -206,7 +185,7 @@ TEST(ResumeTest, OnlyDamagedCheckpointsEndTheRunWithTheirNames) {
   const std::string dir = FreshDir("damaged");
   std::ofstream(dir + "/step_00000003.safetensors")
       << "this is not a checkpoint";
-  const Finished run = RunTrainer("single", Flags(dir, 8, {"--resume"}));
+  const Finished run = RunTrainer("single", FlagsFor(dir, 8, {"--resume"}));
   EXPECT_EQ(run.code, 1);
   EXPECT_THAT(run.err, AllOf(HasSubstr("single: error: "),
                              HasSubstr("step_00000003.safetensors")));
@@ -215,9 +194,9 @@ TEST(ResumeTest, OnlyDamagedCheckpointsEndTheRunWithTheirNames) {
 
 TEST(ResumeTest, AnotherConfigurationIsRefused) {
   const std::string dir = FreshDir("other");
-  ASSERT_EQ(RunTrainer("single", Flags(dir, 3)).code, 0);
+  OutputOf("single", FlagsFor(dir, 3));
   const Finished run =
-      RunTrainer("single", Flags(dir, 8, {"--resume", "--seed=9"}));
+      RunTrainer("single", FlagsFor(dir, 8, {"--resume", "--seed=9"}));
   EXPECT_EQ(run.code, 1);
   EXPECT_THAT(
       run.err,
@@ -228,59 +207,49 @@ TEST(ResumeTest, AnotherConfigurationIsRefused) {
 TEST(ResumeTest, AnotherConfigurationIsRefusedOnceBeforeAnyRankStarts) {
   for (const char* trainer : {"ddp", "pipeline", "parameter_server"}) {
     const std::string dir = FreshDir(std::string("other_ranks_") + trainer);
-    ASSERT_EQ(RunTrainer(trainer, Flags(dir, 3, {"--nproc=2"})).code, 0);
+    OutputOf(trainer, FlagsFor(dir, 3, {"--nproc=2"}));
     const Finished run = RunTrainer(
-        trainer, Flags(dir, 8, {"--nproc=2", "--resume", "--seed=9"}));
+        trainer, FlagsFor(dir, 8, {"--nproc=2", "--resume", "--seed=9"}));
     EXPECT_EQ(run.code, 1);
     EXPECT_EQ(run.err,
               std::string(trainer) +
                   ": error: --resume: the checkpoint was made with --seed=0, "
                   "this run has --seed=9; repeat the flags of the stopped run, "
                   "or give another --checkpoint_dir\n");
-    const Finished same =
-        RunTrainer(trainer, Flags(dir, 4, {"--nproc=2", "--resume"}));
-    EXPECT_EQ(same.code, 0) << same.err;
+    OutputOf(trainer, FlagsFor(dir, 4, {"--nproc=2", "--resume"}));
   }
 }
 
 TEST(ResumeTest, SaysThatNothingIsLeftToDo) {
   const std::string dir = FreshDir("complete");
-  ASSERT_EQ(RunTrainer("single", Flags(dir, 3)).code, 0);
-  const Finished again = RunTrainer("single", Flags(dir, 3, {"--resume"}));
-  EXPECT_EQ(again.code, 0) << again.err;
-  EXPECT_THAT(again.out,
+  OutputOf("single", FlagsFor(dir, 3));
+  EXPECT_THAT(OutputOf("single", FlagsFor(dir, 3, {"--resume"})),
               HasSubstr("--resume: nothing is left to do: the run ends after "
                         "step 3 (--epochs=20, --max_steps=3)"));
-  const Finished on = RunTrainer("single", Flags(dir, 4, {"--resume"}));
-  EXPECT_EQ(on.code, 0) << on.err;
-  EXPECT_THAT(on.out, Not(HasSubstr("nothing is left to do")));
+  EXPECT_THAT(OutputOf("single", FlagsFor(dir, 4, {"--resume"})),
+              Not(HasSubstr("nothing is left to do")));
 }
 
 TEST(ResumeTest, AnotherGradientExchangeOrCosineIsRefused) {
   const std::string dir = FreshDir("exchange");
-  ASSERT_EQ(
-      RunTrainer("ddp",
-                 Flags(dir, 3, {"--comm_hook=fp16", "--lr_schedule=cosine"}))
-          .code,
-      0);
-  const Finished longer = RunTrainer(
-      "ddp",
-      Flags(dir, 8, {"--resume", "--comm_hook=fp16", "--lr_schedule=cosine"}));
+  const Flags flags = {"--comm_hook=fp16", "--lr_schedule=cosine"};
+  OutputOf("ddp", FlagsFor(dir, 3, flags));
+  const Finished longer =
+      RunTrainer("ddp", FlagsFor(dir, 8, Joined(flags, {"--resume"})));
   EXPECT_EQ(longer.code, 1);
   EXPECT_THAT(
       longer.err,
       HasSubstr("steps of the cosine=3, this run has steps of the cosine=8 "
                 "(--epochs, --max_steps)"));
   const Finished exact =
-      RunTrainer("ddp", Flags(dir, 3, {"--resume", "--lr_schedule=cosine"}));
+      RunTrainer("ddp", FlagsFor(dir, 3, {"--resume", "--lr_schedule=cosine"}));
   EXPECT_EQ(exact.code, 1);
   EXPECT_THAT(exact.err, HasSubstr("--comm_hook=fp16"));
 }
 
 TEST(ResumeTest, KeepsTheLastCheckpointsAndTheModel) {
   const std::string dir = FreshDir("kept");
-  ASSERT_EQ(RunTrainer("single", Flags(dir, 16, {"--keep_checkpoints=2"})).code,
-            0);
+  OutputOf("single", FlagsFor(dir, 16, {"--keep_checkpoints=2"}));
   int checkpoints = 0;
   for (const auto& entry : std::filesystem::directory_iterator(dir)) {
     if (entry.path().filename().string().rfind("step_", 0) == 0) ++checkpoints;

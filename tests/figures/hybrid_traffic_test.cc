@@ -13,7 +13,6 @@
 #include <ostream>
 #include <string>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -160,30 +159,25 @@ Traffic Measured(const TrafficRecord& record) {
 }
 
 std::vector<TrafficRecord> TrafficOf(const Mesh& mesh) {
-  std::vector<std::string> flags = {"--model=gpt",
-                                    "--depth=2",
-                                    "--width=64",
-                                    "--sequence_length=32",
-                                    "--batch_size=2",
-                                    "--microbatches=2",
-                                    "--train_size=64",
-                                    "--epochs=1",
-                                    "--max_steps=3",
-                                    "--eval=false",
-                                    "--traffic_steps=1",
-                                    absl::StrCat("--pp=", mesh.pp),
-                                    absl::StrCat("--cp=", mesh.cp),
-                                    absl::StrCat("--tp=", mesh.tp)};
+  Flags flags = {"--model=gpt",
+                 "--depth=2",
+                 "--width=64",
+                 "--sequence_length=32",
+                 "--batch_size=2",
+                 "--microbatches=2",
+                 "--train_size=64",
+                 "--epochs=1",
+                 "--max_steps=3",
+                 "--eval=false",
+                 "--traffic_steps=1",
+                 absl::StrCat("--pp=", mesh.pp),
+                 absl::StrCat("--cp=", mesh.cp),
+                 absl::StrCat("--tp=", mesh.tp)};
   if (mesh.pp == 2) flags.push_back("--split=2");
   if (mesh.sequence) flags.push_back("--sequence_parallel");
   if (mesh.ulysses) flags.push_back("--context=ulysses");
   const Trained run = Train("hybrid", static_cast<int>(mesh.ranks()), flags);
-  std::vector<TrafficRecord> records;
-  for (const Record& record : RecordsIn(run.record)) {
-    if (const auto* traffic = std::get_if<TrafficRecord>(&record))
-      records.push_back(*traffic);
-  }
-  return records;
+  return RecordsOf<TrafficRecord>(run.record);
 }
 
 class HybridTrafficTest : public ::testing::TestWithParam<Mesh> {};

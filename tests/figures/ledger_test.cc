@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <string>
-#include <variant>
 #include <vector>
 
 #include "analysis/runs/run_trace.h"
@@ -16,13 +15,11 @@ namespace rankwise {
 namespace {
 
 // Of 25 recorded steps, those after the fifth.
-Ledger LedgerOfRun(const std::string& trainer, std::vector<std::string> flags) {
+Ledger LedgerOfRun(const std::string& trainer, const Flags& flags) {
   const std::string record = FreshDir("ledger") + "/run.jsonl";
-  flags.insert(flags.end(),
-               {"--max_steps=25", "--eval=false", "--train_size=2048",
-                "--threads=1", "--record=" + record});
-  const Finished run = RunTrainer(trainer, flags);
-  EXPECT_EQ(run.code, 0) << run.err;
+  OutputOf(trainer,
+           Joined(flags, {"--max_steps=25", "--eval=false", "--train_size=2048",
+                          "--threads=1", "--record=" + record}));
   const auto runs = LoadRuns(record);
   EXPECT_TRUE(runs.ok()) << runs.status();
   if (!runs.ok() || runs->size() != 1) return Ledger();
@@ -112,16 +109,14 @@ TEST(LedgerTest, TellsTheAxesOfReplicatedPipelinesApart) {
 TEST(ConsoleTest, CountsTheExamplesThereAre) {
   constexpr int kEpochs = 6, kExamples = 100;
   const std::string record = FreshDir("rate") + "/run.jsonl";
-  const Finished run = RunTrainer(
-      "single", {"--train_size=100", "--batch_size=6400", "--epochs=6",
-                 "--eval=false", "--threads=1", "--record=" + record});
-  ASSERT_EQ(run.code, 0) << run.err;
+  const std::string out =
+      OutputOf("single", {"--train_size=100", "--batch_size=6400", "--epochs=6",
+                          "--eval=false", "--threads=1", "--record=" + record});
   double seconds = 0;  // without the first step, which warms up
-  for (const Record& entry : RecordsIn(record)) {
-    const auto* epoch = std::get_if<EpochRecord>(&entry);
-    if (epoch != nullptr && epoch->epoch > 1) seconds += epoch->seconds;
+  for (const EpochRecord& epoch : RecordsOf<EpochRecord>(record)) {
+    if (epoch.epoch > 1) seconds += epoch.seconds;
   }
-  const std::string last_line = run.out.substr(run.out.rfind("  loss "));
+  const std::string last_line = out.substr(out.rfind("  loss "));
   double loss = 0, rate = 0;
   ASSERT_EQ(sscanf(last_line.c_str(), "  loss %lf %lf", &loss, &rate), 2)
       << last_line;

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <string>
-#include <variant>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -20,42 +19,33 @@ struct Layout {
   std::string name;
   std::string trainer;
   int ranks;
-  std::vector<std::string> flags;
+  Flags flags;
   double tolerance = 0.05;  // of activations
 };
 
-// One per rank.
-std::vector<MemoryRecord> MemoryIn(const std::string& record) {
-  std::vector<MemoryRecord> memory;
-  for (const Record& one : RecordsIn(record)) {
-    if (const auto* found = std::get_if<MemoryRecord>(&one))
-      memory.push_back(*found);
-  }
-  return memory;
-}
-
 class MemoryTest : public ::testing::TestWithParam<Layout> {
  protected:
-  std::vector<std::string> Flags(const std::string& model) const {
-    std::vector<std::string> flags = GetParam().flags;
-    flags.insert(flags.end(), {absl::StrCat("--model=", model), "--depth=2",
-                               "--batch_size=4", "--train_size=64",
-                               "--max_steps=3", "--eval=false", "--threads=1"});
+  Flags FlagsFor(const std::string& model) const {
+    Flags flags = Joined(
+        GetParam().flags,
+        {absl::StrCat("--model=", model), "--depth=2", "--batch_size=4",
+         "--train_size=64", "--max_steps=3", "--eval=false", "--threads=1"});
     if (GetParam().ranks > 1)
       flags.push_back(absl::StrCat("--nproc=", GetParam().ranks));
     return flags;
   }
 
+  // One per rank.
   std::vector<MemoryRecord> Trained(const std::string& model) const {
     const std::string record = FreshDir(GetParam().name + model) + "/r.jsonl";
-    std::vector<std::string> flags = Flags(model);
-    flags.insert(flags.end(), {"--memory", "--record=" + record});
-    const Finished run = RunTrainer(GetParam().trainer, flags);
+    const Finished run =
+        RunTrainer(GetParam().trainer,
+                   Joined(FlagsFor(model), {"--memory", "--record=" + record}));
     EXPECT_EQ(run.code, 0) << run.err;
     EXPECT_EQ(run.err, "");
     EXPECT_TRUE(absl::StrContains(run.out, "memory of rank 0 in MB"))
         << run.out;
-    const std::vector<MemoryRecord> memory = MemoryIn(record);
+    const auto memory = RecordsOf<MemoryRecord>(record);
     EXPECT_EQ(memory.size(), static_cast<size_t>(GetParam().ranks));
     return memory;
   }
@@ -79,10 +69,8 @@ std::string RowOf(const MemoryParts& parts) {
 }
 
 TEST_P(MemoryTest, IsAsComputedAndAsTheDryRunSays) {
-  std::vector<std::string> flags = Flags("gpt");
-  flags.push_back("--dry_run");
-  const Finished dry = RunTrainer(GetParam().trainer, flags);
-  EXPECT_EQ(dry.code, 0) << dry.err;
+  const std::string dry =
+      OutputOf(GetParam().trainer, Joined(FlagsFor("gpt"), {"--dry_run"}));
   for (const std::string model : {"gpt", "vit"}) {
     for (const MemoryRecord& memory : Trained(model)) {
       const MemoryParts &measured = memory.measured,
@@ -102,8 +90,8 @@ TEST_P(MemoryTest, IsAsComputedAndAsTheDryRunSays) {
                   GetParam().tolerance * activations)
           << model << ", rank " << memory.rank;
       if (model == "gpt") {
-        EXPECT_TRUE(absl::StrContains(dry.out, RowOf(computed)))
-            << dry.out << RowOf(computed);
+        EXPECT_TRUE(absl::StrContains(dry, RowOf(computed)))
+            << dry << RowOf(computed);
       }
     }
   }
@@ -141,17 +129,21 @@ class ZeroMemoryTest : public ::testing::TestWithParam<int> {
  protected:
   // What each rank that runs holds.
   static std::vector<MemoryRecord> Train(const std::string& trainer,
-                                         std::vector<std::string> flags) {
+                                         const Flags& flags) {
     const std::string record = FreshDir("zero") + "/r.jsonl";
-    flags.insert(
-        flags.end(),
-        {absl::StrCat("--zero=", GetParam()), "--model=gpt", "--depth=2",
-         "--width=64", "--sequence_length=32", "--batch_size=2",
-         "--train_size=64", "--max_steps=2", "--epochs=1", "--eval=false",
-         "--threads=1", "--memory", "--record=" + record});
-    const Finished run = RunTrainer(trainer, flags);
-    EXPECT_EQ(run.code, 0) << run.err;
-    return MemoryIn(record);
+    OutputOf(trainer,
+             Joined(flags, {absl::StrCat("--zero=", GetParam()), "--model=gpt",
+                            "--depth=2", "--width=64", "--sequence_length=32",
+                            "--batch_size=2", "--train_size=64",
+                            "--max_steps=2", "--epochs=1", "--eval=false",
+                            "--threads=1", "--memory", "--record=" + record}));
+    return RecordsOf<MemoryRecord>(record);
+  }
+
+  static void ExpectAllAsComputed(const std::vector<MemoryRecord>& memory,
+                                  size_t ranks) {
+    EXPECT_EQ(memory.size(), ranks);
+    for (const MemoryRecord& rank : memory) ExpectAsComputed(rank);
   }
 
   static void ExpectAsComputed(const MemoryRecord& memory) {
@@ -179,39 +171,32 @@ TEST_P(ZeroMemoryTest, OfPretendedRanksIsTheFormulas) {
 }
 
 TEST_P(ZeroMemoryTest, OfRanksIsTheFormulas) {
-  for (const std::vector<std::string>& flags :
-       std::vector<std::vector<std::string>>{
-           {"--units=layer", "--prefetch=2"},
-           {"--accumulate=2", "--units=0.1", "--precision=bf16"}}) {
-    std::vector<std::string> all = flags;
-    all.insert(all.end(), {"--nproc=2", "--backend=gloo"});
-    const auto memory = Train("fsdp", all);
-    EXPECT_EQ(memory.size(), 2u);
-    for (const MemoryRecord& rank : memory) ExpectAsComputed(rank);
+  for (const Flags& flags :
+       {Flags{"--units=layer", "--prefetch=2"},
+        Flags{"--accumulate=2", "--units=0.1", "--precision=bf16"}}) {
+    ExpectAllAsComputed(
+        Train("fsdp", Joined(flags, {"--nproc=2", "--backend=gloo"})), 2);
   }
 }
 
 TEST_P(ZeroMemoryTest, OfAPipelinesRanksIsTheFormulas) {
   for (const char* precision : {"fp32", "bf16"}) {
-    const auto memory =
+    ExpectAllAsComputed(
         Train("hybrid", {"--nproc=4", "--pp=2", "--microbatches=4",
-                         absl::StrCat("--precision=", precision)});
-    EXPECT_EQ(memory.size(), 4u);
-    for (const MemoryRecord& rank : memory) ExpectAsComputed(rank);
+                         absl::StrCat("--precision=", precision)}),
+        4);
   }
 }
 
 // Whose gradient is reduced after all others.
 TEST_P(ZeroMemoryTest, OfRanksWithBothUsesOfATiedWeightIsTheFormulas) {
-  std::vector<std::vector<std::string>> layouts = {{"--tp=2"}};
+  std::vector<Flags> layouts = {{"--tp=2"}};
   if (GetParam() < 3)
     layouts.push_back({"--pp=2", "--schedule=zbv", "--chunks=2"});
-  for (std::vector<std::string> flags : layouts) {
+  for (const Flags& flags : layouts) {
     SCOPED_TRACE(flags[0]);
-    flags.insert(flags.end(), {"--nproc=4", "--microbatches=4"});
-    const auto memory = Train("hybrid", flags);
-    EXPECT_EQ(memory.size(), 4u);
-    for (const MemoryRecord& rank : memory) ExpectAsComputed(rank);
+    ExpectAllAsComputed(
+        Train("hybrid", Joined(flags, {"--nproc=4", "--microbatches=4"})), 4);
   }
 }
 

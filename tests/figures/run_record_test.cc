@@ -5,7 +5,6 @@
 
 #include <memory>
 #include <string>
-#include <variant>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -23,21 +22,24 @@ struct Recorded {
   std::string console;
 };
 
-Recorded Record4Steps(const std::string& trainer,
-                      std::vector<std::string> flags,
+RunRecord RunOf(const std::string& path, int64_t rank) {
+  for (const RunRecord& run : RecordsOf<RunRecord>(path)) {
+    if (run.rank == rank) return run;
+  }
+  ADD_FAILURE() << path << " has no run record of rank " << rank;
+  return {};
+}
+
+Recorded Record4Steps(const std::string& trainer, const Flags& flags,
                       const std::vector<std::string>& environment = {}) {
   const std::string path = absl::StrCat(TemporaryPath(trainer), ".jsonl");
-  flags.insert(flags.end(), {"--train_size=64", "--test_size=16", "--epochs=1",
-                             "--batch_size=8", "--max_steps=4", "--threads=1",
-                             "--log_every=2", "--record=" + path});
-  const Finished finished = RunTrainer(trainer, flags, environment);
-  EXPECT_EQ(finished.code, 0) << finished.err;
-  for (const Record& record : RecordsIn(path)) {
-    const auto* run = std::get_if<RunRecord>(&record);
-    if (run != nullptr && run->rank == 0) return {*run, finished.out};
-  }
-  ADD_FAILURE() << path << " has no run record";
-  return {};
+  const std::string out =
+      OutputOf(trainer,
+               Joined(flags, {"--train_size=64", "--test_size=16", "--epochs=1",
+                              "--batch_size=8", "--max_steps=4", "--threads=1",
+                              "--log_every=2", "--record=" + path}),
+               environment);
+  return {RunOf(path, 0), out};
 }
 
 // Nothing here is started by `bazel run`, which would name the workspace.
@@ -59,7 +61,7 @@ TEST(RunRecordTest, NamesTheCodeUnderEveryLauncher) {
 
 TEST(RunRecordTest, SaysWhatAnExampleIsAndTheConsoleCountsThat) {
   struct Case {
-    std::vector<std::string> flags;
+    Flags flags;
     std::string example;
     int64_t tokens_per_example;
     std::string rate;
@@ -81,28 +83,22 @@ TEST(RunRecordTest, SaysWhatAnExampleIsAndTheConsoleCountsThat) {
 // Four processes that two agents on this machine start, with `flags`; rank i
 // has local_ranks[i]. Returns the last one's record and rank 0's console.
 Recorded OnTwoHosts(const std::string& trainer,
-                    const std::vector<int>& local_ranks,
-                    std::vector<std::string> flags) {
+                    const std::vector<int>& local_ranks, const Flags& flags) {
   const std::string path = absl::StrCat(TemporaryPath(trainer), ".jsonl");
-  flags.insert(flags.end(), {"--train_size=64", "--test_size=16", "--epochs=1",
-                             "--batch_size=2", "--max_steps=3", "--threads=1",
-                             "--eval=false", "--file_store=" + path + ".store",
-                             "--record=" + path});
+  const Flags all = Joined(
+      flags, {"--train_size=64", "--test_size=16", "--epochs=1",
+              "--batch_size=2", "--max_steps=3", "--threads=1", "--eval=false",
+              "--file_store=" + path + ".store", "--record=" + path});
   std::vector<std::unique_ptr<TestProcess>> ranks;
   for (int rank = 0; rank < 4; ++rank) {
     ranks.push_back(StartTrainer(
-        trainer, flags,
+        trainer, all,
         {absl::StrCat("RANK=", rank), "WORLD_SIZE=4", "LOCAL_WORLD_SIZE=2",
          absl::StrCat("LOCAL_RANK=", local_ranks[rank]),
          "GLOO_SOCKET_IFNAME=lo"}));
   }
   for (const auto& rank : ranks) EXPECT_EQ(rank->Wait(), 0) << rank->Stderr();
-  for (const Record& record : RecordsIn(path)) {
-    const auto* run = std::get_if<RunRecord>(&record);
-    if (run != nullptr && run->rank == 3) return {*run, ranks[0]->Stdout()};
-  }
-  ADD_FAILURE() << path << " has no run record of rank 3";
-  return {};
+  return {RunOf(path, 3), ranks[0]->Stdout()};
 }
 
 TEST(RunRecordTest, RanksKnowTheirHostAndSumWithinItFirst) {

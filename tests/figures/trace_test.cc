@@ -74,17 +74,17 @@ Trace ReadTrace(const std::string& path) {
   return trace;
 }
 
-std::vector<std::string> With(std::vector<std::string> more) {
-  more.insert(more.begin(), {"--train_size=96", "--test_size=4",
-                             "--batch_size=4", "--epochs=1", "--eval=false"});
-  return more;
+Flags With(const Flags& more) {
+  return Joined({"--train_size=96", "--test_size=4", "--batch_size=4",
+                 "--epochs=1", "--eval=false"},
+                more);
 }
 
 // Runs the trainer and reads the trace. Nothing else is left in its folder.
-Trace TraceOf(const std::string& trainer, std::vector<std::string> flags) {
+Trace TraceOf(const std::string& trainer, const Flags& flags) {
   const std::string dir = FreshDir("trace");
-  flags.push_back("--trace=" + dir + "/steps.json");
-  const Finished run = RunTrainer(trainer, With(flags));
+  const Finished run = RunTrainer(
+      trainer, With(Joined(flags, {"--trace=" + dir + "/steps.json"})));
   EXPECT_EQ(run.code, 0) << run.err;
   EXPECT_EQ(run.err.find("ERROR"), std::string::npos) << run.err;
   EXPECT_NE(run.out.find("for ui.perfetto.dev: "), std::string::npos)
@@ -248,11 +248,10 @@ TEST(TraceTest, ATraceThatCannotBeWrittenInTheEndDoesNotEndTheTraining) {
 
 TEST(TraceTest, LossesStayAndARunThatEndsSoonerIsTracedToItsEnd) {
   const std::string dir = FreshDir("trace_short");
-  const std::vector<std::string> flags = {"--nproc=2", "--max_steps=4",
-                                          "--record=" + dir + "/plain.jsonl"};
-  ASSERT_EQ(RunTrainer("ddp", With(flags)).code, 0);
-  const Trace trace = TraceOf("ddp", {"--nproc=2", "--max_steps=4",
-                                      "--record=" + dir + "/traced.jsonl"});
+  const Flags flags = {"--nproc=2", "--max_steps=4"};
+  OutputOf("ddp", With(Joined(flags, {"--record=" + dir + "/plain.jsonl"})));
+  const Trace trace =
+      TraceOf("ddp", Joined(flags, {"--record=" + dir + "/traced.jsonl"}));
   EXPECT_EQ(trace.Of(1, "step").size(), 2u);
   for (int rank : {0, 1}) {
     EXPECT_EQ(LossesOf(dir + "/plain.jsonl", rank),
@@ -265,7 +264,7 @@ TEST(TraceTest, WhatCannotWorkIsRefusedBeforeTraining) {
   const std::string fifo = FreshDir("trace_fifo") + "/fifo";
   ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
   struct Case {
-    std::vector<std::string> flags;
+    Flags flags;
     std::string complaint;
   };
   for (const Case& each :

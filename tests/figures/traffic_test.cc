@@ -7,7 +7,6 @@
 #include <set>
 #include <string>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "tests/trainer/trained.h"
@@ -20,12 +19,9 @@ namespace {
 std::map<std::pair<int64_t, int64_t>, TrafficRecord> TrafficIn(
     const std::string& path) {
   std::map<std::pair<int64_t, int64_t>, TrafficRecord> records;
-  for (const Record& record : RecordsIn(path)) {
-    const auto* traffic = std::get_if<TrafficRecord>(&record);
-    if (traffic == nullptr) continue;
+  for (const auto& traffic : RecordsOf<TrafficRecord>(path)) {
     EXPECT_TRUE(
-        records.emplace(std::pair(traffic->step, traffic->rank), *traffic)
-            .second);
+        records.emplace(std::pair(traffic.step, traffic.rank), traffic).second);
   }
   return records;
 }
@@ -48,13 +44,9 @@ int64_t BytesOf(const Weights& weights) {
   return bytes;
 }
 
-const std::vector<std::string> kFlags = {"--train_size=48", "--test_size=4",
-                                         "--batch_size=4", "--epochs=1",
-                                         "--eval=false"};
-
-std::vector<std::string> With(std::vector<std::string> more) {
-  more.insert(more.end(), kFlags.begin(), kFlags.end());
-  return more;
+Flags With(const Flags& more) {
+  return Joined(more, {"--train_size=48", "--test_size=4", "--batch_size=4",
+                       "--epochs=1", "--eval=false"});
 }
 
 TEST(TrafficTest, DdpsBucketsHoldAllGradientsAndLossesStay) {

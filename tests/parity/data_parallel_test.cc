@@ -7,7 +7,6 @@
 
 #include <cmath>
 #include <string>
-#include <variant>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -18,13 +17,6 @@ namespace rankwise {
 namespace {
 
 using ::testing::HasSubstr;
-
-using Flags = std::vector<std::string>;
-
-Flags Joined(Flags first, const Flags& more) {
-  first.insert(first.end(), more.begin(), more.end());
-  return first;
-}
 
 // Twelve whole steps of two micro-batches, and one of a single micro-batch of 3
 // examples, fewer than some have replicas.
@@ -118,16 +110,11 @@ TEST(DataParallelTest, CheckpointsGoOnInOtherTrainers) {
     const std::string dir = FreshDir("resume"), record = dir + "/run.jsonl";
     const auto run = [&](const Half& half, const Flags& more) {
       Flags flags = Joined(Joined(With(Cnn(), half.flags), adam), more);
-      return RunTrainer(
-          half.trainer,
-          Joined(flags, {"--record=" + record, "--checkpoint_dir=" + dir}));
+      return OutputOf(half.trainer, Joined(flags, {"--record=" + record,
+                                                   "--checkpoint_dir=" + dir}));
     };
-    const Finished began =
-        run(first, {"--max_steps=5", "--checkpoint_every=5"});
-    ASSERT_EQ(began.code, 0) << began.err;
-    const Finished ended = run(second, {"--resume"});
-    ASSERT_EQ(ended.code, 0) << ended.err;
-    EXPECT_THAT(ended.out, HasSubstr("resumed after step 5"));
+    run(first, {"--max_steps=5", "--checkpoint_every=5"});
+    EXPECT_THAT(run(second, {"--resume"}), HasSubstr("resumed after step 5"));
     EXPECT_LT(LargestDistance(whole.weights, WeightsIn(dir)), 1e-3);
     for (const auto& [step, loss] : LossesOf(record, 0))
       EXPECT_NEAR(loss, whole.losses[0].at(step), 1e-4) << "step " << step;
@@ -140,28 +127,25 @@ TEST(DataParallelTest, RecordsKnowEveryPartOfAStep) {
   const Trained run = Train("data_parallel", 1, With(Cnn(), {"--replicas=2"}));
   EXPECT_THAT(run.out, HasSubstr("replicas on cpu, cpu, made at every step; "
                                  "outputs are gathered on cpu"));
-  int steps = 0;
-  for (const Record& entry : RecordsIn(run.record)) {
-    if (const auto* job = std::get_if<RunRecord>(&entry)) {
-      EXPECT_EQ(job->devices, (Flags{"cpu", "cpu"}));
-      EXPECT_EQ(job->threads_per_rank, 1);
-    }
-    const auto* step = std::get_if<StepRecord>(&entry);
-    if (step == nullptr) continue;
-    ++steps;
+  for (const RunRecord& job : RecordsOf<RunRecord>(run.record)) {
+    EXPECT_EQ(job.devices, (Flags{"cpu", "cpu"}));
+    EXPECT_EQ(job.threads_per_rank, 1);
+  }
+  const auto steps = RecordsOf<StepRecord>(run.record);
+  EXPECT_EQ(steps.size(), 13u);
+  for (const StepRecord& step : steps) {
     double copies = 0;
     for (const char* part :
          {"scatter", "replicate", "gather", "scatter gradient", "reduce"}) {
-      ASSERT_EQ(step->first_device_seconds.count(part), 1u) << part;
-      copies += step->first_device_seconds.at(part);
+      ASSERT_EQ(step.first_device_seconds.count(part), 1u) << part;
+      copies += step.first_device_seconds.at(part);
     }
-    EXPECT_GT(step->first_device_seconds.at("loss"), 0);
+    EXPECT_GT(step.first_device_seconds.at("loss"), 0);
     EXPECT_GT(copies, 0);
-    EXPECT_NEAR(step->exposed_comm_seconds, copies, 1e-9);
-    EXPECT_NEAR(step->exposed_by_axis_seconds.at("dp"), copies, 1e-9);
-    EXPECT_GT(step->forward_seconds + step->backward_seconds, copies);
+    EXPECT_NEAR(step.exposed_comm_seconds, copies, 1e-9);
+    EXPECT_NEAR(step.exposed_by_axis_seconds.at("dp"), copies, 1e-9);
+    EXPECT_GT(step.forward_seconds + step.backward_seconds, copies);
   }
-  EXPECT_EQ(steps, 13);
 }
 
 struct Wrong {

@@ -4,7 +4,6 @@
 
 #include <gtest/gtest.h>
 
-#include <map>
 #include <string>
 #include <vector>
 
@@ -16,23 +15,20 @@ namespace rankwise {
 namespace {
 
 struct Result {
-  std::map<int64_t, double> losses;  // the mean over all ranks
+  Losses losses;  // the mean over all ranks
   Weights weights;
 };
 
 // Trains 12 steps on global batches of 32 and reads back what came of it.
-Result TrainOn(const std::string& trainer, int world_size,
-               std::vector<std::string> flags) {
-  for (const char* common : {"--max_steps=12", "--train_size=512",
-                             "--eval=false", "--seed=5", "--log_every=6"}) {
-    flags.push_back(common);
-  }
-  const Trained run = Train(trainer, world_size, flags);
+Result TrainOn(const std::string& trainer, int world_size, const Flags& flags) {
+  const Trained run =
+      Train(trainer, world_size,
+            Joined(flags, {"--max_steps=12", "--train_size=512", "--eval=false",
+                           "--seed=5", "--log_every=6"}));
   return {MeanLosses(run.record, world_size), run.weights};
 }
 
-void ExpectSameLosses(const std::map<int64_t, double>& a,
-                      const std::map<int64_t, double>& b, double tolerance) {
+void ExpectSameLosses(const Losses& a, const Losses& b, double tolerance) {
   ASSERT_EQ(a.size(), b.size());
   for (const auto& [step, loss] : a)
     EXPECT_NEAR(loss, b.at(step), tolerance) << "step " << step;
@@ -89,17 +85,14 @@ TEST(DeterminismTest, TheSameSeedGivesTheSameLossesToTheLastBit) {
 
 TEST(SmallestExampleTest, OneDdpStepOfTheLinearModel) {
   const std::string record = TemporaryPath("linear.jsonl");
-  const Finished run = RunTrainer(
-      "ddp", {"--model=linear", "--nproc=2", "--max_steps=1", "--batch_size=4",
-              "--train_size=16", "--test_size=7", "--record=" + record});
-  ASSERT_EQ(run.code, 0) << run.err;
+  OutputOf("ddp",
+           {"--model=linear", "--nproc=2", "--max_steps=1", "--batch_size=4",
+            "--train_size=16", "--test_size=7", "--record=" + record});
   EXPECT_EQ(LossesOf(record, 0).size(), 1u);
   EXPECT_EQ(LossesOf(record, 1).size(), 1u);
   int64_t evaluated = 0;
-  for (const Record& entry : RecordsIn(record)) {
-    if (const auto* eval = std::get_if<EvalRecord>(&entry))
-      evaluated += eval->total;
-  }
+  for (const EvalRecord& evaluation : RecordsOf<EvalRecord>(record))
+    evaluated += evaluation.total;
   EXPECT_EQ(evaluated, 7);
 }
 

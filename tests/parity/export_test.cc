@@ -32,16 +32,11 @@ with open(sys.argv[2], "wb") as values:
         values.write(tensor.tobytes())
 )";
 
-Finished Python(std::vector<std::string> arguments) {
+Finished Python(const Flags& arguments) {
   const char* named = std::getenv("RANKWISE_PYTHON");
-  arguments.insert(arguments.begin(),
-                   {"/usr/bin/env", named == nullptr ? "python3" : named});
-  TestProcess python(arguments);
-  Finished run;
-  run.code = python.Wait();
-  run.out = python.Stdout();
-  run.err = python.Stderr();
-  return run;
+  TestProcess python(Joined(
+      {"/usr/bin/env", named == nullptr ? "python3" : named}, arguments));
+  return Finish(python);
 }
 
 std::string Described(const Weights& weights) {
@@ -71,10 +66,10 @@ TEST(ExportTest, PythonReadsTheWholeModelThatRanksHadInParts) {
                     "(--test_env=RANKWISE_PYTHON names another): "
                  << probe.err;
   }
-  const std::vector<std::string> flags = {
-      "--model=gpt",          "--depth=1",      "--width=64",
-      "--sequence_length=16", "--batch_size=4", "--train_size=32",
-      "--eval=false",         "--epochs=1"};
+  const Flags flags = {"--model=gpt",    "--depth=1",
+                       "--width=64",     "--sequence_length=16",
+                       "--batch_size=4", "--train_size=32",
+                       "--eval=false",   "--epochs=1"};
   for (const char* trainer : {"fsdp", "pipeline"}) {
     SCOPED_TRACE(trainer);
     const Trained run = Train(trainer, 2, flags);

@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <map>
 #include <string>
-#include <variant>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -20,7 +19,6 @@ namespace {
 
 using testing::HasSubstr;
 using testing::Pair;
-using Flags = std::vector<std::string>;
 
 // Of --model=gpt --tied_head=false, in fp32.
 constexpr int64_t kTokens = 32, kFeatures = 64, kBlocks = 2, kVocabulary = 256;
@@ -37,22 +35,19 @@ Flags SmallGpt() {
           "--test_size=9"};
 }
 
-Trained TrainSmallGpt(int ranks, Flags flags) {
-  for (const std::string& flag : SmallGpt()) flags.push_back(flag);
-  flags.push_back("--traffic_steps=1");
-  flags.push_back("--eval=false");
-  return Train("fsdp", ranks, flags);
+Trained TrainSmallGpt(int ranks, const Flags& flags) {
+  return Train(
+      "fsdp", ranks,
+      Joined(Joined(flags, SmallGpt()), {"--traffic_steps=1", "--eval=false"}));
 }
 
 // What `ranks` ranks hand over in the last step, by operation; the same each.
 std::map<std::string, int64_t> TrafficOf(int ranks, const Flags& flags) {
   const Trained run = TrainSmallGpt(ranks, flags);
   std::vector<std::map<std::string, int64_t>> traffic;
-  for (const Record& record : RecordsIn(run.record)) {
-    const auto* recorded = std::get_if<TrafficRecord>(&record);
-    if (recorded == nullptr) continue;
+  for (const auto& recorded : RecordsOf<TrafficRecord>(run.record)) {
     traffic.emplace_back();
-    for (const RecordedTransfer& transfer : recorded->events)
+    for (const RecordedTransfer& transfer : recorded.events)
       traffic.back()[transfer.op] += transfer.bytes;
   }
   EXPECT_EQ(traffic.size(), static_cast<size_t>(ranks));
@@ -95,14 +90,12 @@ TEST(FsdpTest, TrafficIsTheFormulasToTheByte) {
 // the same rows, one of each group, sum theirs.
 TEST(FsdpTest, HybridShardingsTrafficStaysInItsGroupsToTheByte) {
   const Trained run = TrainSmallGpt(4, {"--zero=3", "--shard_ranks=2"});
-  int ranks = 0;
-  for (const Record& record : RecordsIn(run.record)) {
-    const auto* recorded = std::get_if<TrafficRecord>(&record);
-    if (recorded == nullptr) continue;
-    ++ranks;
+  const auto ranks = RecordsOf<TrafficRecord>(run.record);
+  EXPECT_EQ(ranks.size(), 4u);
+  for (const TrafficRecord& recorded : ranks) {
     std::map<std::string, int64_t> bytes;  // by group and operation
     std::map<std::string, std::vector<int64_t>> members;
-    for (const RecordedTransfer& transfer : recorded->events) {
+    for (const RecordedTransfer& transfer : recorded.events) {
       bytes[transfer.group + " " + transfer.op] += transfer.bytes;
       members[transfer.group] = transfer.ranks;
     }
@@ -111,26 +104,20 @@ TEST(FsdpTest, HybridShardingsTrafficStaysInItsGroupsToTheByte) {
                     Pair("dp_replicate all_reduce", kBytes / 2),
                     Pair("dp_shard all_gather", (2 * kBytes - kHeadBytes) / 2),
                     Pair("dp_shard reduce_scatter", kBytes)));
-    const int64_t first = recorded->rank / 2 * 2, same = recorded->rank % 2;
+    const int64_t first = recorded.rank / 2 * 2, same = recorded.rank % 2;
     EXPECT_THAT(members["dp_shard"], testing::ElementsAre(first, first + 1));
     EXPECT_THAT(members["dp_replicate"], testing::ElementsAre(same, same + 2));
   }
-  EXPECT_EQ(ranks, 4);
 }
 
 // `trainer` with at most `megabytes` of writable memory in each process.
 Finished RunWithin(int megabytes, const std::string& trainer,
                    const Flags& flags) {
-  std::vector<std::string> argv = {
-      "/bin/sh", "-c", "ulimit -d $0 && exec \"$@\"",
-      absl::StrCat(megabytes * 1000), Runfile("trainers/" + trainer)};
-  argv.insert(argv.end(), flags.begin(), flags.end());
-  TestProcess process(argv);
-  Finished run;
-  run.code = process.Wait();
-  run.out = process.Stdout();
-  run.err = process.Stderr();
-  return run;
+  TestProcess process(
+      Joined({"/bin/sh", "-c", "ulimit -d $0 && exec \"$@\"",
+              absl::StrCat(megabytes * 1000), Runfile("trainers/" + trainer)},
+             flags));
+  return Finish(process);
 }
 
 // Weights of 69 MB: with as much again in gradients, and twice as much in
@@ -154,17 +141,13 @@ TEST(FsdpTest, TrainsInMemoryThatIsTooSmallForEveryRankToHaveAll) {
 }
 
 TEST(FsdpTest, RecordsWhatEachUnitWaitedFor) {
-  Flags flags = SmallGpt();
-  flags.push_back("--eval=false");
-  const Trained run = Train("fsdp", 2, flags);
-  int steps = 0;
-  for (const Record& record : RecordsIn(run.record)) {
-    const auto* step = std::get_if<StepRecord>(&record);
-    if (step == nullptr) continue;
-    ++steps;
+  const Trained run = Train("fsdp", 2, Joined(SmallGpt(), {"--eval=false"}));
+  const auto steps = RecordsOf<StepRecord>(run.record);
+  EXPECT_EQ(steps.size(), 6u);  // three of each rank
+  for (const StepRecord& step : steps) {
     double waited = 0;
     std::vector<std::string> names;
-    for (const UnitWait& unit : step->units) {
+    for (const UnitWait& unit : step.units) {
       names.push_back(unit.unit);
       waited += unit.all_gather_seconds + unit.reduce_scatter_seconds;
       // Only the first unit of a step has nothing before it.
@@ -172,10 +155,9 @@ TEST(FsdpTest, RecordsWhatEachUnitWaitedFor) {
     }
     EXPECT_THAT(names, testing::ElementsAre("embedding", "block0", "block1",
                                             "norm", "head"));
-    EXPECT_NEAR(waited, step->exposed_comm_seconds, 1e-9);
-    EXPECT_LE(waited, step->forward_seconds + step->backward_seconds);
+    EXPECT_NEAR(waited, step.exposed_comm_seconds, 1e-9);
+    EXPECT_LE(waited, step.forward_seconds + step.backward_seconds);
   }
-  EXPECT_EQ(steps, 6);  // three of each rank
 }
 
 std::string Refusal(const std::string& trainer, const Flags& flags) {

@@ -34,34 +34,22 @@ using ::testing::AllOf;
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
-using Flags = std::vector<std::string>;
-using Losses = std::map<int64_t, double>;
 
 // 8 steps an epoch of two workers.
 Flags Small(const Flags& more) {
-  Flags flags = {"--train_size=256", "--test_size=48", "--batch_size=16",
-                 "--threads=1", "--log_every=1"};
-  flags.insert(flags.end(), more.begin(), more.end());
-  return flags;
+  return Joined({"--train_size=256", "--test_size=48", "--batch_size=16",
+                 "--threads=1", "--log_every=1"},
+                more);
 }
 
-Trained TrainWith(int servers, int workers, Flags flags) {
-  flags.push_back(absl::StrCat("--servers=", servers));
-  return Train("parameter_server", servers + workers, Small(flags));
+Trained TrainWith(int servers, int workers, const Flags& flags) {
+  return Train("parameter_server", servers + workers,
+               Small(Joined(flags, {absl::StrCat("--servers=", servers)})));
 }
 
 // The workers' losses, in order.
 std::vector<Losses> WorkersOf(const Trained& run, size_t servers) {
   return {run.losses.begin() + static_cast<int64_t>(servers), run.losses.end()};
-}
-
-std::vector<UpdateRecord> UpdatesIn(const std::string& file) {
-  std::vector<UpdateRecord> updates;
-  for (const Record& record : RecordsIn(file)) {
-    if (const auto* update = std::get_if<UpdateRecord>(&record))
-      updates.push_back(*update);
-  }
-  return updates;
 }
 
 void ExpectNear(const std::vector<Losses>& a, const std::vector<Losses>& b) {
@@ -102,7 +90,7 @@ TEST(ParameterServerTest, BspHasTheLossesOfDdp) {
         EXPECT_NEAR(bsp.evaluations[i].mean_loss, ddp.evaluations[i].mean_loss,
                     1e-4);
       }
-      for (const UpdateRecord& update : UpdatesIn(bsp.record)) {
+      for (const auto& update : RecordsOf<UpdateRecord>(bsp.record)) {
         EXPECT_EQ(update.read_round, update.round - 1);
         EXPECT_EQ(update.read_version, update.version - 1);
       }
@@ -112,9 +100,8 @@ TEST(ParameterServerTest, BspHasTheLossesOfDdp) {
 
 TEST(ParameterServerTest, SspZeroIsBsp) {
   const Flags model = {"--model=mlp", "--width=32", "--epochs=2"};
-  Flags ssp = model;
-  ssp.push_back("--consistency=ssp:0");
-  const Trained one = TrainWith(1, 2, model), other = TrainWith(1, 2, ssp);
+  const Trained one = TrainWith(1, 2, model);
+  const Trained other = TrainWith(1, 2, Joined(model, {"--consistency=ssp:0"}));
   EXPECT_EQ(one.losses, other.losses);
   EXPECT_EQ(LargestDistance(one.weights, other.weights), 0);
 }
@@ -149,7 +136,7 @@ TEST(ParameterServerTest, EveryConsistencyConvergesAndSspKeepsItsBound) {
     ASSERT_EQ(run.losses.size(), 4u);
     for (const Losses& losses : WorkersOf(run, 1))
       EXPECT_LT(LossLeft(losses), 0.5) << consistency;
-    const std::vector<UpdateRecord> updates = UpdatesIn(run.record);
+    const auto updates = RecordsOf<UpdateRecord>(run.record);
     EXPECT_EQ(updates.size(), 3u * 6 * 6) << consistency;  // 6 steps an epoch
     for (const UpdateRecord& update : updates)
       EXPECT_LE(Staleness(update), bound) << consistency;
@@ -162,9 +149,7 @@ TEST(ParameterServerTest, AsyncConvergesOnImagesAndText) {
        {Flags{"--model=simple_cnn", "--epochs=4"},
         Flags{"--model=gpt", "--depth=1", "--width=32", "--sequence_length=16",
               "--epochs=6", "--lr=0.01"}}) {
-    Flags flags = model;
-    flags.push_back("--consistency=async");
-    const Trained run = TrainWith(1, 2, flags);
+    const Trained run = TrainWith(1, 2, Joined(model, {"--consistency=async"}));
     ASSERT_EQ(run.losses.size(), 3u);
     for (const Losses& losses : WorkersOf(run, 1))
       EXPECT_LT(LossLeft(losses), 0.8) << model[0];
@@ -175,49 +160,43 @@ TEST(ParameterServerTest, LocalStepsConvergeWithEveryOuterOptimizer) {
   const Flags base = {"--model=mlp", "--width=32", "--epochs=6", "--lr=0.003",
                       "--local_steps=4"};
   for (const char* outer : {"average", "nesterov", "elastic"}) {
-    Flags flags = base;
-    flags.push_back(absl::StrCat("--outer=", outer));
-    const Trained run = TrainWith(2, 2, flags);
+    const Trained run =
+        TrainWith(2, 2, Joined(base, {absl::StrCat("--outer=", outer)}));
     ASSERT_EQ(run.losses.size(), 4u);
     for (const Losses& losses : WorkersOf(run, 2))
       EXPECT_LT(LossLeft(losses), 0.5) << outer;
     // 2 pushes an epoch of 8 steps, to each of the servers.
-    EXPECT_EQ(UpdatesIn(run.record).size(), 2u * 2 * 2 * 6) << outer;
+    EXPECT_EQ(RecordsOf<UpdateRecord>(run.record).size(), 2u * 2 * 2 * 6)
+        << outer;
   }
 }
 
-Flags Saving(const std::string& dir, int64_t max_steps, Flags more = {}) {
-  more.insert(more.end(),
-              {"--nproc=4", "--servers=2", "--model=mlp", "--width=32",
-               "--epochs=100000", "--checkpoint_every=3",
-               absl::StrCat("--max_steps=", max_steps),
-               "--record=" + dir + "/run.jsonl", "--checkpoint_dir=" + dir});
-  return Small(more);
+Flags Saving(const std::string& dir, int64_t max_steps,
+             const Flags& more = {}) {
+  return Small(Joined(
+      more, {"--nproc=4", "--servers=2", "--model=mlp", "--width=32",
+             "--epochs=100000", "--checkpoint_every=3",
+             absl::StrCat("--max_steps=", max_steps),
+             "--record=" + dir + "/run.jsonl", "--checkpoint_dir=" + dir}));
 }
 
 Losses Undisturbed(int64_t steps) {
   const std::string dir = FreshDir("undisturbed");
-  const Finished run = RunTrainer("parameter_server", Saving(dir, steps));
-  EXPECT_EQ(run.code, 0) << run.err;
+  OutputOf("parameter_server", Saving(dir, steps));
   return LossesOf(dir + "/run.jsonl", 3);
 }
 
 TEST(ParameterServerTest, ResumesBitEqual) {
   const std::string dir = FreshDir("resumed");
-  const Finished begun = RunTrainer("parameter_server", Saving(dir, 7));
-  ASSERT_EQ(begun.code, 0) << begun.err;
-  const Finished resumed =
-      RunTrainer("parameter_server", Saving(dir, 20, {"--resume"}));
-  ASSERT_EQ(resumed.code, 0) << resumed.err;
-  EXPECT_THAT(resumed.out, HasSubstr("resumed after step 7 "));
+  OutputOf("parameter_server", Saving(dir, 7));
+  EXPECT_THAT(OutputOf("parameter_server", Saving(dir, 20, {"--resume"})),
+              HasSubstr("resumed after step 7 "));
   EXPECT_EQ(LossesOf(dir + "/run.jsonl", 3), Undisturbed(20));
   // What they have saved does not depend on the number of servers.
-  Flags fewer = Saving(dir, 24, {"--resume"});
-  fewer.push_back("--nproc=3");
-  fewer.push_back("--servers=1");
-  const Finished other = RunTrainer("parameter_server", fewer);
-  EXPECT_EQ(other.code, 0) << other.err;
-  EXPECT_THAT(other.out, HasSubstr("resumed after step 20 "));
+  EXPECT_THAT(
+      OutputOf("parameter_server", Joined(Saving(dir, 24, {"--resume"}),
+                                          {"--nproc=3", "--servers=1"})),
+      HasSubstr("resumed after step 20 "));
 }
 
 // The examples per second in the last step's line.
@@ -232,11 +211,10 @@ double PrintedRate(const std::string& out) {
 double RecordedRate(const std::string& file, int64_t servers,
                     int64_t survivor) {
   double examples = 0, seconds = 0;
-  for (const Record& record : RecordsIn(file)) {
-    const auto* step = std::get_if<StepRecord>(&record);
-    if (step == nullptr || step->rank < servers || step->step == 1) continue;
-    examples += static_cast<double>(step->examples);
-    if (step->rank == survivor) seconds += step->step_seconds;
+  for (const StepRecord& step : RecordsOf<StepRecord>(file)) {
+    if (step.rank < servers || step.step == 1) continue;
+    examples += static_cast<double>(step.examples);
+    if (step.rank == survivor) seconds += step.step_seconds;
   }
   return examples / seconds;
 }
@@ -254,16 +232,15 @@ Losses PrintedLosses(const std::string& out) {
 
 TEST(ParameterServerTest, PrintsEachStepsOwnLossAndWhatTheWorkersTrainOn) {
   const std::string dir = FreshDir("printed");
-  const Finished run =
-      RunTrainer("parameter_server",
-                 Small({"--nproc=3", "--model=mlp", "--width=256", "--epochs=1",
-                        "--train_size=2560", "--eval=false", "--local_steps=40",
-                        "--record=" + dir + "/run.jsonl"}));
-  ASSERT_EQ(run.code, 0) << run.err;
+  const std::string out =
+      OutputOf("parameter_server",
+               Small({"--nproc=3", "--model=mlp", "--width=256", "--epochs=1",
+                      "--train_size=2560", "--eval=false", "--local_steps=40",
+                      "--record=" + dir + "/run.jsonl"}));
   const Losses server = LossesOf(dir + "/run.jsonl", 0);
   const Losses one = LossesOf(dir + "/run.jsonl", 1);
   const Losses other = LossesOf(dir + "/run.jsonl", 2);
-  const Losses printed = PrintedLosses(run.out);
+  const Losses printed = PrintedLosses(out);
   ASSERT_EQ(server.size(), 80u);
   ASSERT_EQ(printed.size(), 80u);
   for (const auto& [step, loss] : server) {
@@ -271,7 +248,7 @@ TEST(ParameterServerTest, PrintsEachStepsOwnLossAndWhatTheWorkersTrainOn) {
     EXPECT_NEAR(loss, printed.at(step), 1e-4) << step;
   }
   const double ratio =
-      PrintedRate(run.out) / RecordedRate(dir + "/run.jsonl", 1, 1);
+      PrintedRate(out) / RecordedRate(dir + "/run.jsonl", 1, 1);
   EXPECT_GT(ratio, 0.5);
   EXPECT_LT(ratio, 1.5);
 }
@@ -285,10 +262,9 @@ void CheckServerRecords(const std::string& file) {
     if (step <= lost.rbegin()->first + 1) continue;
     EXPECT_NEAR(loss, (one.at(step) + other.at(step)) / 2, 1e-6) << step;
   }
-  for (const Record& record : RecordsIn(file)) {
-    const auto* step = std::get_if<StepRecord>(&record);
-    if (step != nullptr && step->rank == 0) {
-      EXPECT_GT(step->step_seconds, 1e-5) << step->step;
+  for (const StepRecord& step : RecordsOf<StepRecord>(file)) {
+    if (step.rank == 0) {
+      EXPECT_GT(step.step_seconds, 1e-5) << step.step;
     }
   }
 }
@@ -301,8 +277,7 @@ TEST(ParameterServerTest, ADeadWorkerIsLeftOutAndTheOthersContinue) {
                          "--record=" + dir + "/run.jsonl",
                          absl::StrCat("--consistency=", consistency)});
     auto run = StartTrainer("parameter_server", flags);
-    ASSERT_TRUE(run->AwaitOutput("  step ", 8)) << run->Stderr();
-    const std::vector<pid_t> ranks = ChildrenOf(run->pid());
+    const std::vector<pid_t> ranks = RanksAfterSteps(*run, 8);
     ASSERT_EQ(ranks.size(), 4u);
     ASSERT_EQ(kill(ranks[2], SIGKILL), 0);
     EXPECT_EQ(run->Wait(), 0) << run->Stderr();
@@ -366,8 +341,7 @@ TEST(ParameterServerTest, AWorkerKilledInTheMiddleOfAMessageIsNoticedAtOnce) {
 TEST(ParameterServerTest, ADeadServerEndsTheJobIsNamedAndResumes) {
   const std::string dir = FreshDir("dead_server");
   auto run = StartTrainer("parameter_server", Saving(dir, 100000));
-  ASSERT_TRUE(run->AwaitOutput("  step ", 9)) << run->Stderr();
-  const std::vector<pid_t> ranks = ChildrenOf(run->pid());
+  const std::vector<pid_t> ranks = RanksAfterSteps(*run, 9);
   ASSERT_EQ(ranks.size(), 4u);
   ASSERT_EQ(kill(ranks[1], SIGKILL), 0);
   EXPECT_EQ(run->Wait(), 128 + SIGKILL) << run->Stderr();
@@ -378,10 +352,8 @@ TEST(ParameterServerTest, ADeadServerEndsTheJobIsNamedAndResumes) {
                     ContainsRegex("parameter_server: rank [23]: error: [^\n]*"
                                   "rank 1 [(]dp 1[)] is dead: signal 9")));
   const int64_t done = LossesOf(dir + "/run.jsonl", 3).rbegin()->first;
-  const Finished resumed =
-      RunTrainer("parameter_server", Saving(dir, done + 5, {"--resume"}));
-  ASSERT_EQ(resumed.code, 0) << resumed.err;
-  EXPECT_THAT(resumed.out, HasSubstr("resumed after step "));
+  EXPECT_THAT(OutputOf("parameter_server", Saving(dir, done + 5, {"--resume"})),
+              HasSubstr("resumed after step "));
   EXPECT_EQ(LossesOf(dir + "/run.jsonl", 3), Undisturbed(done + 5));
 }
 
@@ -392,8 +364,7 @@ TEST(ParameterServerTest, AStoppedServerEndsTheJobWithTheFirstWorkerThatFails) {
       Small({"--nproc=3", "--consistency=async", "--model=mlp", "--width=1280",
              "--train_size=100000", "--epochs=1", "--eval=false",
              "--slow_worker=2:40", "--collective_timeout=8s"}));
-  ASSERT_TRUE(run->AwaitOutput("  step ", 2)) << run->Stderr();
-  const std::vector<pid_t> ranks = ChildrenOf(run->pid());
+  const std::vector<pid_t> ranks = RanksAfterSteps(*run, 2);
   ASSERT_EQ(ranks.size(), 3u);
   ASSERT_EQ(kill(ranks[0], SIGSTOP), 0);
   EXPECT_EQ(run->Wait(), 1) << run->Stderr();

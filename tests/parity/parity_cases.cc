@@ -14,14 +14,7 @@
 namespace rankwise {
 namespace {
 
-using Flags = std::vector<std::string>;
-
 constexpr int kExamples = 16;  // of a step
-
-Flags Joined(Flags all, const Flags& more) {
-  all.insert(all.end(), more.begin(), more.end());
-  return all;
-}
 
 // Model -> flags.
 const std::map<std::string, Flags>& Models() {

@@ -7,7 +7,6 @@
 #include <map>
 #include <string>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -19,8 +18,6 @@
 namespace rankwise {
 namespace {
 
-using Flags = std::vector<std::string>;
-
 constexpr double kTolerance = 1e-3;
 
 // tests/virtual_gpu:trainers_test runs what this does without comparing.
@@ -31,12 +28,9 @@ std::string WhyNotComparedOn(int gpus) {
 
 // Six whole steps, and one of three micro-batches.
 Flags With(const Flags& first, const Flags& more) {
-  Flags flags = first;
-  flags.insert(flags.end(), more.begin(), more.end());
-  flags.insert(flags.end(),
-               {"--train_size=106", "--test_size=10", "--batch_size=4",
-                "--epochs=1", "--seed=3", "--optimizer=sgd", "--lr=0.05"});
-  return flags;
+  return Joined(Joined(first, more),
+                {"--train_size=106", "--test_size=10", "--batch_size=4",
+                 "--epochs=1", "--seed=3", "--optimizer=sgd", "--lr=0.05"});
 }
 
 const Flags& Mlp() {
@@ -57,14 +51,12 @@ Trained OnTheCpu(const Flags& model) {
 // Of two ranks.
 void ExpectDeviceTimes(const Trained& run) {
   std::map<std::pair<std::string, int64_t>, TimelineRecord> timelines;
-  for (const Record& entry : RecordsIn(run.record)) {
-    if (const auto* timeline = std::get_if<TimelineRecord>(&entry))
-      timelines[{timeline->origin, timeline->rank}] = *timeline;
-    const auto* schedule = std::get_if<ScheduleRecord>(&entry);
-    if (schedule == nullptr) continue;
-    EXPECT_GT(schedule->busy_seconds, 0);
-    EXPECT_LE(schedule->busy_seconds, schedule->span_seconds + 1e-5);
-    EXPECT_LE(schedule->span_seconds, schedule->schedule_seconds + 1e-5);
+  for (const auto& timeline : RecordsOf<TimelineRecord>(run.record))
+    timelines[{timeline.origin, timeline.rank}] = timeline;
+  for (const auto& schedule : RecordsOf<ScheduleRecord>(run.record)) {
+    EXPECT_GT(schedule.busy_seconds, 0);
+    EXPECT_LE(schedule.busy_seconds, schedule.span_seconds + 1e-5);
+    EXPECT_LE(schedule.span_seconds, schedule.schedule_seconds + 1e-5);
   }
   ASSERT_EQ(timelines.size(), 4u);
   for (const auto& [of, timeline] : timelines) {
@@ -79,13 +71,12 @@ void ExpectDeviceTimes(const Trained& run) {
 
 void ExpectLikeTheCpu(const Flags& model, int processes, const Flags& flags) {
   const Trained cpu = OnTheCpu(model);
-  Flags all = {"--microbatches=4"};
-  all.insert(all.end(), flags.begin(), flags.end());
   for (const std::string& schedule : ScheduleNames()) {
     SCOPED_TRACE(schedule);
-    all.push_back("--schedule=" + schedule);
-    const Trained gpu = Train("pipeline", processes, With(model, all));
-    all.pop_back();
+    const Trained gpu = Train(
+        "pipeline", processes,
+        With(model,
+             Joined(flags, {"--microbatches=4", "--schedule=" + schedule})));
     ExpectClose(cpu, gpu, kTolerance);
     ExpectDeviceTimes(gpu);
   }
@@ -167,6 +158,14 @@ TEST(DataParallelGpuTest, TwoGpus) {
   ExpectReplicasLikeTheCpu(TiedGpt(), "cuda:0,cuda:1");
 }
 
+// Ranks whose losses are of parts of the batch.
+void ExpectMeansLike(const Trained& cpu, const Trained& gpu) {
+  EXPECT_LT(LargestDistance(cpu.weights, gpu.weights), kTolerance);
+  const auto ranks = static_cast<int64_t>(gpu.losses.size());
+  for (const auto& [step, loss] : MeanLosses(gpu.record, ranks))
+    EXPECT_NEAR(loss, cpu.losses[0].at(step), kTolerance) << "step " << step;
+}
+
 // Ranks along tp and cp meet inside the layers.
 TEST(HybridGpuTest, DividedLayersOverNcclAreThoseOfOneProcess) {
   if (auto why = WhyNotComparedOn(2); !why.empty()) GTEST_SKIP() << why;
@@ -179,10 +178,7 @@ TEST(HybridGpuTest, DividedLayersOverNcclAreThoseOfOneProcess) {
   for (Flags flags : layouts) {
     SCOPED_TRACE(flags.back());
     flags.push_back("--microbatches=4");
-    const Trained gpu = Train("hybrid", 2, With(TiedGpt(), flags));
-    EXPECT_LT(LargestDistance(cpu.weights, gpu.weights), kTolerance);
-    for (const auto& [step, loss] : MeanLosses(gpu.record, 2))
-      EXPECT_NEAR(loss, cpu.losses[0].at(step), kTolerance) << "step " << step;
+    ExpectMeansLike(cpu, Train("hybrid", 2, With(TiedGpt(), flags)));
   }
 }
 
@@ -199,10 +195,7 @@ void ExpectShardedLikeTheCpu(int ranks) {
     SCOPED_TRACE(flags.front() + " " + flags.back());
     flags.push_back("--device=cuda");
     flags.push_back(absl::StrCat("--accumulate=", 4 / ranks));
-    const Trained gpu = Train("fsdp", ranks, With(TiedGpt(), flags));
-    EXPECT_LT(LargestDistance(cpu.weights, gpu.weights), kTolerance);
-    for (const auto& [step, loss] : MeanLosses(gpu.record, ranks))
-      EXPECT_NEAR(loss, cpu.losses[0].at(step), kTolerance) << "step " << step;
+    ExpectMeansLike(cpu, Train("fsdp", ranks, With(TiedGpt(), flags)));
   }
 }
 

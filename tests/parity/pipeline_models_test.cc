@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <string>
-#include <variant>
 #include <vector>
 
 #include "tests/trainer/trained.h"
@@ -13,21 +12,12 @@
 namespace rankwise {
 namespace {
 
-using Flags = std::vector<std::string>;
-
 // An epoch's third step has micro-batches of 2, 2 and 1 examples.
-Flags With(Flags flags) {
-  flags.insert(flags.end(),
-               {"--model=gpt", "--depth=4", "--width=64",
-                "--sequence_length=32", "--train_size=21", "--test_size=5",
-                "--batch_size=2", "--epochs=2", "--seed=3"});
-  return flags;
-}
-
-Flags Joined(const Flags& a, const Flags& b) {
-  Flags all = a;
-  all.insert(all.end(), b.begin(), b.end());
-  return all;
+Flags With(const Flags& flags) {
+  return Joined(
+      flags, {"--model=gpt", "--depth=4", "--width=64", "--sequence_length=32",
+              "--train_size=21", "--test_size=5", "--batch_size=2",
+              "--epochs=2", "--seed=3"});
 }
 
 Trained Single(const Flags& flags) {
@@ -129,20 +119,12 @@ TEST(ReplicasTest, EvaluateTheModelThatIsSaved) {
   const std::string dir = FreshDir("stopped");
   const Flags more = {"--nproc=2", "--threads=1", "--checkpoint_dir=" + dir,
                       "--record=" + dir + "/run.jsonl"};
-  const Finished stopped =
-      RunTrainer("pipeline", Joined(flags, Joined(more, {"--epochs=1"})));
-  ASSERT_EQ(stopped.code, 0) << stopped.err;
-  const Finished resumed =
-      RunTrainer("pipeline", Joined(flags, Joined(more, {"--resume"})));
-  ASSERT_EQ(resumed.code, 0) << resumed.err;
-  std::vector<double> losses;
-  for (const Record& record : RecordsIn(dir + "/run.jsonl")) {
-    if (const auto* evaluation = std::get_if<EvalRecord>(&record))
-      losses.push_back(evaluation->mean_loss);
-  }
-  ASSERT_EQ(losses.size(), 2u);
-  EXPECT_EQ(losses[0], base.evaluations[0].mean_loss);
-  EXPECT_EQ(losses[1], base.evaluations[1].mean_loss);
+  OutputOf("pipeline", Joined(flags, Joined(more, {"--epochs=1"})));
+  OutputOf("pipeline", Joined(flags, Joined(more, {"--resume"})));
+  const auto evaluations = RecordsOf<EvalRecord>(dir + "/run.jsonl");
+  ASSERT_EQ(evaluations.size(), 2u);
+  EXPECT_EQ(evaluations[0].mean_loss, base.evaluations[0].mean_loss);
+  EXPECT_EQ(evaluations[1].mean_loss, base.evaluations[1].mean_loss);
 }
 
 }  // namespace

@@ -13,7 +13,6 @@
 #include <set>
 #include <string>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "parallel/comm/test_process.h"
@@ -25,22 +24,28 @@ namespace {
 
 // 16 examples a step: an epoch has two whole steps, and one of micro-batches of
 // 4, 4 and 2 examples.
-std::vector<std::string> With(std::vector<std::string> flags) {
-  flags.insert(flags.end(), {"--train_size=42", "--test_size=10",
-                             "--batch_size=4", "--epochs=2", "--seed=3"});
-  return flags;
+Flags With(const Flags& flags) {
+  return Joined(flags, {"--train_size=42", "--test_size=10", "--batch_size=4",
+                        "--epochs=2", "--seed=3"});
+}
+
+Trained TrainSingle(const Flags& flags) {
+  return Train("single", 1, Joined(flags, {"--accumulate=4"}));
+}
+
+Trained TrainPipeline(int ranks, const Flags& flags) {
+  return Train("pipeline", ranks, Joined(flags, {"--microbatches=4"}));
 }
 
 const Trained& Single() {
-  static const auto* const kTrained =
-      new Trained(Train("single", 1, With({"--accumulate=4"})));
+  static const auto* const kTrained = new Trained(TrainSingle(With({})));
   return *kTrained;
 }
 
 struct Case {
   std::string name;
   int ranks;
-  std::vector<std::string> flags;
+  Flags flags;
 };
 
 void PrintTo(const Case& value, std::ostream* out) { *out << value.name; }
@@ -79,41 +84,39 @@ std::vector<Case> Cases() {
 class PipelineTest : public ::testing::TestWithParam<Case> {};
 
 TEST_P(PipelineTest, IsBitEqualToOneProcess) {
-  std::vector<std::string> flags = With({"--microbatches=4"});
-  flags.insert(flags.end(), GetParam().flags.begin(), GetParam().flags.end());
   ASSERT_EQ(Single().losses[0].size(), 6u);
   ASSERT_EQ(Single().evaluations.size(), 2u);
-  ExpectBitEqual(Single(), Train("pipeline", GetParam().ranks, flags));
+  ExpectBitEqual(Single(),
+                 TrainPipeline(GetParam().ranks, With(GetParam().flags)));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, PipelineTest, ::testing::ValuesIn(Cases()),
                          [](const auto& info) { return info.param.name; });
 
-TEST(PipelineCsvTest, ASchedulesFileIsFollowed) {
+// A file between 1F1B and GPipe, with whole and with split backwards.
+std::string MixedSchedule() {
   const std::string file = FreshDir("csv") + "/mixed.csv";
-  // Between 1F1B and GPipe, with whole and with split backwards.
   std::ofstream(file) << "0F0,0F1,0F2,0B0,0F3,0B1,0B2,0B3\n"
                          "1F0,1F1,1I0,1F2,1W0,1I1,1W1,1F3,1I2,1W2,1I3,1W3\n";
-  const Trained run =
-      Train("pipeline", 2, With({"--microbatches=4", "--schedule=" + file}));
+  return file;
+}
+
+TEST(PipelineCsvTest, ASchedulesFileIsFollowed) {
+  const std::string file = MixedSchedule();
+  const Trained run = TrainPipeline(2, With({"--schedule=" + file}));
   ExpectBitEqual(Single(), run);
   std::map<int64_t, int64_t> peaks;  // by rank
-  for (const Record& record : RecordsIn(run.record)) {
-    const auto* schedule = std::get_if<ScheduleRecord>(&record);
-    if (schedule == nullptr) continue;
-    EXPECT_EQ(schedule->schedule, file);
-    if (schedule->step == 1) peaks[schedule->rank] = schedule->peak_activations;
+  for (const auto& schedule : RecordsOf<ScheduleRecord>(run.record)) {
+    EXPECT_EQ(schedule.schedule, file);
+    if (schedule.step == 1) peaks[schedule.rank] = schedule.peak_activations;
   }
   EXPECT_EQ(peaks, (std::map<int64_t, int64_t>{{0, 3}, {1, 3}}));
 }
 
 TEST(PipelineCsvTest, AlsoInOneProcess) {
-  const std::string file = FreshDir("csv") + "/mixed.csv";
-  std::ofstream(file) << "0F0,0F1,0F2,0B0,0F3,0B1,0B2,0B3\n"
-                         "1F0,1F1,1I0,1F2,1W0,1I1,1W1,1F3,1I2,1W2,1I3,1W3\n";
-  ExpectBitEqual(Single(), Train("pipeline", 1,
-                                 With({"--microbatches=4", "--schedule=" + file,
-                                       "--devices=cpu,cpu"})));
+  ExpectBitEqual(Single(),
+                 TrainPipeline(1, With({"--schedule=" + MixedSchedule(),
+                                        "--devices=cpu,cpu"})));
 }
 
 // With F and B that may overlap; the last step of an epoch has fewer
@@ -124,76 +127,56 @@ TEST(PipelineCsvTest, TorchsDualPipeVIsFollowed) {
            Runfile("parallel/pipeline/schedule/testdata/dualpipev_p" +
                    std::to_string(p) + "_m" + std::to_string(2 * p) + ".csv");
   };
-  ExpectBitEqual(Single(),
-                 Train("pipeline", 2, With({"--microbatches=4", file(2)})));
+  ExpectBitEqual(Single(), TrainPipeline(2, With({file(2)})));
   // Eight stages are a model of eight layers at least.
-  const std::vector<std::string> model = {
+  const Flags model = {
       "--model=gpt",          "--depth=8",       "--width=32",
       "--sequence_length=16", "--train_size=40", "--test_size=4",
       "--batch_size=2",       "--epochs=2",      "--seed=3",
       "--tied_head=false",    "--optimizer=sgd", "--lr=0.1"};
-  std::vector<std::string> single = model, pipeline = model;
-  single.push_back("--accumulate=8");
-  pipeline.insert(pipeline.end(), {"--microbatches=8", file(4)});
-  ExpectBitEqual(Train("single", 1, single), Train("pipeline", 4, pipeline));
+  ExpectBitEqual(
+      Train("single", 1, Joined(model, {"--accumulate=8"})),
+      Train("pipeline", 4, Joined(model, {"--microbatches=8", file(4)})));
 }
 
 // The running statistics of batch norm are part of the weights.
 TEST(PipelineBatchNormTest, RecomputedForwardsMoveNoRunningStatistics) {
-  const std::vector<std::string> model = {"--model=simple_cnn_bn"};
-  std::vector<std::string> single = With(model), pipeline = With(model);
-  single.push_back("--accumulate=4");
-  pipeline.push_back("--microbatches=4");
-  const Trained base = Train("single", 1, single);
+  Flags flags = With({"--model=simple_cnn_bn"});
+  const Trained base = TrainSingle(flags);
   ASSERT_TRUE(base.weights.count("conv1.norm.running_mean"));
-  ExpectBitEqual(base, Train("pipeline", 2, pipeline));
-  pipeline.push_back("--recompute");
-  ExpectBitEqual(base, Train("pipeline", 2, pipeline));
-  pipeline.push_back("--devices=cpu,cpu");
-  ExpectBitEqual(base, Train("pipeline", 1, pipeline));
+  ExpectBitEqual(base, TrainPipeline(2, flags));
+  flags.push_back("--recompute");
+  ExpectBitEqual(base, TrainPipeline(2, flags));
+  flags.push_back("--devices=cpu,cpu");
+  ExpectBitEqual(base, TrainPipeline(1, flags));
 }
 
 // What conv2 hands on is bf16 under autocast, and travels so.
 TEST(PipelineBf16Test, IsBitEqualToOneProcessAndSendsHalfTheBytes) {
-  const std::vector<std::string> bf16 = {"--precision=bf16"};
-  std::vector<std::string> single = With(bf16), pipeline = With(bf16);
-  single.push_back("--accumulate=4");
-  pipeline.push_back("--microbatches=4");
-  const Trained base = Train("single", 1, single);
-  for (const std::string schedule : {"1f1b", "zbv"}) {
-    SCOPED_TRACE(schedule);
-    std::vector<std::string> flags = pipeline;
-    flags.push_back("--schedule=" + schedule);
-    const Trained run = Train("pipeline", 2, flags);
-    ExpectBitEqual(base, run);
-    if (schedule != "1f1b") continue;
-    int64_t records = 0;
-    for (const Record& entry : RecordsIn(run.record)) {
-      const auto* record = std::get_if<ScheduleRecord>(&entry);
-      if (record == nullptr) continue;
-      ++records;
-      const int64_t examples = record->step % 3 == 0 ? 10 : 16;
-      EXPECT_EQ(record->sent_bytes, examples * 4096 * 2);
-      EXPECT_EQ(record->received_bytes, record->sent_bytes);
-    }
-    EXPECT_EQ(records, 12);
+  const Flags bf16 = With({"--precision=bf16"});
+  const Trained base = TrainSingle(bf16);
+  ExpectBitEqual(base, TrainPipeline(2, Joined(bf16, {"--schedule=zbv"})));
+  const Trained run = TrainPipeline(2, Joined(bf16, {"--schedule=1f1b"}));
+  ExpectBitEqual(base, run);
+  const auto records = RecordsOf<ScheduleRecord>(run.record);
+  EXPECT_EQ(records.size(), 12u);
+  for (const ScheduleRecord& record : records) {
+    const int64_t examples = record.step % 3 == 0 ? 10 : 16;
+    EXPECT_EQ(record.sent_bytes, examples * 4096 * 2);
+    EXPECT_EQ(record.received_bytes, record.sent_bytes);
   }
 }
 
 TEST(PipelineLastStepTest, OneExampleInOneMicroBatch) {
-  const std::vector<std::string> flags = {"--train_size=17", "--test_size=1",
-                                          "--batch_size=4", "--epochs=2"};
-  std::vector<std::string> single = flags, pipeline = flags;
-  single.push_back("--accumulate=4");
-  pipeline.insert(pipeline.end(), {"--microbatches=4", "--schedule=zbv"});
-  ExpectBitEqual(Train("single", 1, single), Train("pipeline", 2, pipeline));
+  const Flags flags = {"--train_size=17", "--test_size=1", "--batch_size=4",
+                       "--epochs=2"};
+  ExpectBitEqual(TrainSingle(flags),
+                 TrainPipeline(2, Joined(flags, {"--schedule=zbv"})));
 }
 
 // The third full step is the fourth of all.
 TEST(PipelinePlannedTest, PlansAgainOnceAndLearnsTheSame) {
-  const Trained run =
-      Train("pipeline", 2,
-            With({"--microbatches=4", "--schedule=zero_bubble_auto:3"}));
+  const Trained run = TrainPipeline(2, With({"--schedule=zero_bubble_auto:3"}));
   EXPECT_THAT(
       run.out,
       testing::ContainsRegex(
@@ -201,33 +184,32 @@ TEST(PipelinePlannedTest, PlansAgainOnceAndLearnsTheSame) {
           "times \\(F [0-9.]+, I [0-9.]+, W [0-9.]+ ms, messages "
           "[0-9.]+ ms\\): predicted bubble [0-9.]+ %"));
   ExpectBitEqual(Single(), run);
-  for (const Record& entry : RecordsIn(run.record)) {
-    const auto* record = std::get_if<ScheduleRecord>(&entry);
-    if (record == nullptr) continue;
-    const auto& planned_for = record->planned_for_seconds;
-    ASSERT_EQ(planned_for.empty(), record->step <= 4) << record->step;
+  for (const auto& record : RecordsOf<ScheduleRecord>(run.record)) {
+    const auto& planned_for = record.planned_for_seconds;
+    ASSERT_EQ(planned_for.empty(), record.step <= 4) << record.step;
     if (planned_for.empty()) continue;
     EXPECT_GT(planned_for.at("F"), 0);
-    EXPECT_EQ(planned_for.count("message"), 1 - record->pipeline_rank);
+    EXPECT_EQ(planned_for.count("message"), 1 - record.pipeline_rank);
   }
 }
 
 // Six whole steps, and one of 10 examples. The cut by FLOPs is after conv2,
 // which hands on 4096 numbers per example.
+Trained TrainSevenSteps(int ranks, const Flags& flags) {
+  return TrainPipeline(
+      ranks, Joined(flags, {"--batch_size=4", "--train_size=106", "--epochs=1",
+                            "--eval=false"}));
+}
+
 // Measured and simulated, one of each per rank.
 TEST(PipelineRecordsTest, TheLastFullStepsTimelineIsWrittenAtTheEnd) {
-  const Trained run = Train("pipeline", 2,
-                            {"--microbatches=4", "--batch_size=4",
-                             "--train_size=106", "--epochs=1", "--eval=false"});
+  const Trained run = TrainSevenSteps(2, {});
   std::map<std::pair<std::string, int64_t>, TimelineRecord> timelines;
   std::map<int64_t, int64_t> peaks;
-  for (const Record& entry : RecordsIn(run.record)) {
-    const auto* timeline = std::get_if<TimelineRecord>(&entry);
-    if (timeline != nullptr)
-      timelines[{timeline->origin, timeline->rank}] = *timeline;
-    const auto* memory = std::get_if<MemoryRecord>(&entry);
-    if (memory != nullptr) peaks[memory->rank] = memory->peak_host_bytes;
-  }
+  for (const auto& timeline : RecordsOf<TimelineRecord>(run.record))
+    timelines[{timeline.origin, timeline.rank}] = timeline;
+  for (const auto& memory : RecordsOf<MemoryRecord>(run.record))
+    peaks[memory.rank] = memory.peak_host_bytes;
   EXPECT_EQ(peaks.size(), 2u);
   ASSERT_EQ(timelines.size(), 4u);
   for (const std::string origin : {"measured", "simulated"}) {
@@ -245,73 +227,63 @@ TEST(PipelineRecordsTest, TheLastFullStepsTimelineIsWrittenAtTheEnd) {
 }
 
 TEST(PipelineRecordsTest, OnePerRankAndStepThatAddsUp) {
-  const Trained run = Train("pipeline", 2,
-                            {"--microbatches=4", "--batch_size=4",
-                             "--train_size=106", "--epochs=1", "--eval=false"});
+  const Trained run = TrainSevenSteps(2, {});
   std::set<std::pair<int64_t, int64_t>> seen;
-  for (const Record& entry : RecordsIn(run.record)) {
-    const auto* record = std::get_if<ScheduleRecord>(&entry);
-    if (record == nullptr) continue;
-    SCOPED_TRACE("rank " + std::to_string(record->rank) + ", step " +
-                 std::to_string(record->step));
-    EXPECT_TRUE(seen.emplace(record->rank, record->step).second);
-    EXPECT_EQ(record->schedule, "1f1b");
-    EXPECT_EQ(record->pipeline_rank, record->rank);
-    EXPECT_EQ(record->pipeline_size, 2);
-    EXPECT_EQ(record->stages, 2);
-    EXPECT_EQ(record->replicas, 1);
-    const bool whole = record->step < 7;
-    EXPECT_EQ(record->micro_batches, whole ? 4 : 3);
-    EXPECT_EQ(record->sent_bytes, (whole ? 16 : 10) * 4096 * 4);
-    EXPECT_EQ(record->received_bytes, record->sent_bytes);
-    EXPECT_EQ(record->peak_activations, 2 - record->rank);
-    EXPECT_GT(record->busy_seconds, 0);
-    EXPECT_LE(record->busy_seconds, record->span_seconds);
-    EXPECT_LE(record->span_seconds, record->schedule_seconds);
-    EXPECT_LE(record->wait_seconds + record->busy_seconds,
-              record->schedule_seconds);
-    EXPECT_GT(record->exposed_transfer_seconds, 0);
-    EXPECT_LE(record->exposed_transfer_seconds, record->wait_seconds);
+  for (const auto& record : RecordsOf<ScheduleRecord>(run.record)) {
+    SCOPED_TRACE("rank " + std::to_string(record.rank) + ", step " +
+                 std::to_string(record.step));
+    EXPECT_TRUE(seen.emplace(record.rank, record.step).second);
+    EXPECT_EQ(record.schedule, "1f1b");
+    EXPECT_EQ(record.pipeline_rank, record.rank);
+    EXPECT_EQ(record.pipeline_size, 2);
+    EXPECT_EQ(record.stages, 2);
+    EXPECT_EQ(record.replicas, 1);
+    const bool whole = record.step < 7;
+    EXPECT_EQ(record.micro_batches, whole ? 4 : 3);
+    EXPECT_EQ(record.sent_bytes, (whole ? 16 : 10) * 4096 * 4);
+    EXPECT_EQ(record.received_bytes, record.sent_bytes);
+    EXPECT_EQ(record.peak_activations, 2 - record.rank);
+    EXPECT_GT(record.busy_seconds, 0);
+    EXPECT_LE(record.busy_seconds, record.span_seconds);
+    EXPECT_LE(record.span_seconds, record.schedule_seconds);
+    EXPECT_LE(record.wait_seconds + record.busy_seconds,
+              record.schedule_seconds);
+    EXPECT_GT(record.exposed_transfer_seconds, 0);
+    EXPECT_LE(record.exposed_transfer_seconds, record.wait_seconds);
     if (!whole) continue;
-    EXPECT_EQ(std::isnan(record->predicted_seconds), record->step < 4);
-    if (record->step < 4) continue;
-    EXPECT_GT(record->predicted_seconds, 0);
-    EXPECT_GT(record->predicted_wall_bubble, 0);
-    EXPECT_LT(record->predicted_wall_bubble, 1);
-    EXPECT_LE(record->predicted_span_bubble, record->predicted_wall_bubble);
+    EXPECT_EQ(std::isnan(record.predicted_seconds), record.step < 4);
+    if (record.step < 4) continue;
+    EXPECT_GT(record.predicted_seconds, 0);
+    EXPECT_GT(record.predicted_wall_bubble, 0);
+    EXPECT_LT(record.predicted_wall_bubble, 1);
+    EXPECT_LE(record.predicted_span_bubble, record.predicted_wall_bubble);
   }
   EXPECT_EQ(seen.size(), 14u);
 }
 
 // As two processes would; the slots take turns.
 TEST(PipelineRecordsTest, OneProcessTellsOfEveryRank) {
-  const Trained run =
-      Train("pipeline", 1,
-            {"--devices=cpu,cpu", "--microbatches=4", "--batch_size=4",
-             "--train_size=106", "--epochs=1", "--eval=false"});
+  const Trained run = TrainSevenSteps(1, {"--devices=cpu,cpu"});
   std::set<std::pair<int64_t, int64_t>> seen;
   std::map<int64_t, double> busy, total;  // by step
   std::set<std::pair<std::string, int64_t>> timelines;
-  for (const Record& entry : RecordsIn(run.record)) {
-    if (const auto* timeline = std::get_if<TimelineRecord>(&entry)) {
-      EXPECT_EQ(timeline->rank, 0);
-      EXPECT_TRUE(
-          timelines.emplace(timeline->origin, timeline->pipeline_rank).second);
-      EXPECT_EQ(timeline->step, 6);
-      EXPECT_EQ(timeline->spans.size(), 8u);
-    }
-    const auto* record = std::get_if<ScheduleRecord>(&entry);
-    if (record == nullptr) continue;
-    EXPECT_TRUE(seen.emplace(record->pipeline_rank, record->step).second);
-    EXPECT_EQ(record->pipeline_size, 2);
-    EXPECT_EQ(record->peak_activations, 2 - record->pipeline_rank);
-    EXPECT_EQ(record->sent_bytes, (record->step < 7 ? 16 : 10) * 4096 * 4);
-    EXPECT_GT(record->busy_seconds, 0);
-    EXPECT_EQ(std::isnan(record->predicted_seconds),
-              record->step < 4 || record->step == 7);
-    busy[record->step] += record->busy_seconds;
-    total[record->step] =
-        std::max(total[record->step], record->schedule_seconds);
+  for (const auto& timeline : RecordsOf<TimelineRecord>(run.record)) {
+    EXPECT_EQ(timeline.rank, 0);
+    EXPECT_TRUE(
+        timelines.emplace(timeline.origin, timeline.pipeline_rank).second);
+    EXPECT_EQ(timeline.step, 6);
+    EXPECT_EQ(timeline.spans.size(), 8u);
+  }
+  for (const auto& record : RecordsOf<ScheduleRecord>(run.record)) {
+    EXPECT_TRUE(seen.emplace(record.pipeline_rank, record.step).second);
+    EXPECT_EQ(record.pipeline_size, 2);
+    EXPECT_EQ(record.peak_activations, 2 - record.pipeline_rank);
+    EXPECT_EQ(record.sent_bytes, (record.step < 7 ? 16 : 10) * 4096 * 4);
+    EXPECT_GT(record.busy_seconds, 0);
+    EXPECT_EQ(std::isnan(record.predicted_seconds),
+              record.step < 4 || record.step == 7);
+    busy[record.step] += record.busy_seconds;
+    total[record.step] = std::max(total[record.step], record.schedule_seconds);
   }
   EXPECT_EQ(seen.size(), 14u);
   EXPECT_EQ(timelines.size(), 4u);

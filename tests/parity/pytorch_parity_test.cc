@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -63,15 +62,13 @@ class PytorchParityTest : public ::testing::Test {
 
   static void ExpectGolden(const std::string& golden,
                            const std::string& trainer, int world_size,
-                           std::vector<std::string> flags) {
+                           const Flags& flags) {
     const std::string record = TemporaryPath(golden + ".jsonl");
-    flags.insert(flags.end(), {"--dataset=cifar10", "--data_dir=" + *dir_,
-                               "--max_steps=20", "--eval=false", "--seed=0",
-                               "--threads=1", "--record=" + record});
-    if (world_size > 1) flags.push_back(absl::StrCat("--nproc=", world_size));
-    const Finished run = RunTrainer(trainer, flags);
-    ASSERT_EQ(run.code, 0) << run.err;
-    const std::map<int64_t, double> losses = MeanLosses(record, world_size);
+    OutputOf(trainer,
+             Joined(flags, {"--dataset=cifar10", "--data_dir=" + *dir_,
+                            "--max_steps=20", "--eval=false", "--seed=0",
+                            "--threads=1", "--record=" + record}));
+    const Losses losses = MeanLosses(record, world_size);
 
     std::ifstream file(Runfile("tests/goldens/pytorch_losses.json"));
     const auto expected =
@@ -100,7 +97,8 @@ TEST_F(PytorchParityTest, SingleWithSgd) {
 }
 
 TEST_F(PytorchParityTest, DdpOnTwoRanks) {
-  ExpectGolden("ddp2_adam_batch_32", "ddp", 2, {"--batch_size=32"});
+  ExpectGolden("ddp2_adam_batch_32", "ddp", 2,
+               {"--nproc=2", "--batch_size=32"});
 }
 
 }  // namespace

@@ -11,10 +11,8 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <variant>
 
 #include "absl/strings/str_cat.h"
-#include "tests/trainer/trainer_process.h"
 #include "trainers/checkpoint/safetensors.h"
 
 namespace rankwise {
@@ -68,8 +66,8 @@ Weights WeightsIn(const std::string& dir) {
   return weights;
 }
 
-Trained Train(const std::string& trainer, int ranks,
-              std::vector<std::string> flags, absl::Duration patience) {
+Trained Train(const std::string& trainer, int ranks, Flags flags,
+              absl::Duration patience) {
   Trained trained;
   trained.dir = FreshDir(trainer);
   trained.record = trained.dir + "/run.jsonl";
@@ -83,10 +81,7 @@ Trained Train(const std::string& trainer, int ranks,
   for (int rank = 0; rank < ranks; ++rank)
     trained.losses.push_back(LossesOf(trained.record, rank));
   trained.weights = WeightsIn(trained.dir);
-  for (const Record& record : RecordsIn(trained.record)) {
-    if (const auto* evaluation = std::get_if<EvalRecord>(&record))
-      trained.evaluations.push_back(*evaluation);
-  }
+  trained.evaluations = RecordsOf<EvalRecord>(trained.record);
   return trained;
 }
 

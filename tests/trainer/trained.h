@@ -10,6 +10,7 @@
 
 #include "absl/time/time.h"
 #include "records/record.h"
+#include "tests/trainer/trainer_process.h"
 #include "torch/types.h"
 
 namespace rankwise {
@@ -18,10 +19,10 @@ namespace rankwise {
 using Weights = std::map<std::string, torch::Tensor>;
 
 struct Trained {
-  std::string dir;     // of the checkpoints and the weights
-  std::string record;  // the file
-  std::string out;     // what it printed
-  std::vector<std::map<int64_t, double>> losses;  // by rank, then step
+  std::string dir;             // of the checkpoints and the weights
+  std::string record;          // the file
+  std::string out;             // what it printed
+  std::vector<Losses> losses;  // by rank
   Weights weights;
   std::vector<EvalRecord> evaluations;
 };
@@ -37,8 +38,7 @@ Weights WeightsIn(const std::string& dir);
 // Runs a trainer with `flags`, a folder for checkpoints and a record file, and
 // reads back what came of it. Fails the test if the run fails. `ranks` are the
 // ranks that write records; above 1, --nproc is added. It may take `patience`.
-Trained Train(const std::string& trainer, int ranks,
-              std::vector<std::string> flags,
+Trained Train(const std::string& trainer, int ranks, Flags flags,
               absl::Duration patience = absl::Seconds(50));
 
 // The largest distance between two weights, relative to the weight's norm;

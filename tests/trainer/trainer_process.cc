@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
-#include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "records/record_reader.h"
@@ -13,15 +12,20 @@ namespace rankwise {
 namespace {
 
 std::unique_ptr<TestProcess> Start(
-    const std::string& binary, const std::vector<std::string>& flags,
+    const std::string& binary, const Flags& flags,
     const std::vector<std::string>& environment) {
-  std::vector<std::string> argv = {Runfile(binary)};
-  argv.insert(argv.end(), flags.begin(), flags.end());
-  return std::make_unique<TestProcess>(argv, environment);
+  return std::make_unique<TestProcess>(Joined({Runfile(binary)}, flags),
+                                       environment);
 }
 
-Finished Finish(TestProcess& process,
-                absl::Duration patience = absl::Seconds(50)) {
+}  // namespace
+
+Flags Joined(Flags first, const Flags& more) {
+  first.insert(first.end(), more.begin(), more.end());
+  return first;
+}
+
+Finished Finish(TestProcess& process, absl::Duration patience) {
   Finished finished;
   finished.code = process.Wait(patience);
   finished.out = process.Stdout();
@@ -29,28 +33,31 @@ Finished Finish(TestProcess& process,
   return finished;
 }
 
-}  // namespace
-
 std::unique_ptr<TestProcess> StartTrainer(
-    const std::string& name, const std::vector<std::string>& flags,
+    const std::string& name, const Flags& flags,
     const std::vector<std::string>& environment) {
   return Start(absl::StrCat("trainers/", name), flags, environment);
 }
 
-Finished RunTrainer(const std::string& name,
-                    const std::vector<std::string>& flags,
+Finished RunTrainer(const std::string& name, const Flags& flags,
                     const std::vector<std::string>& environment,
                     absl::Duration patience) {
   return Finish(*StartTrainer(name, flags, environment), patience);
 }
 
+std::string OutputOf(const std::string& name, const Flags& flags,
+                     const std::vector<std::string>& environment) {
+  const Finished run = RunTrainer(name, flags, environment);
+  EXPECT_EQ(run.code, 0) << run.err;
+  return run.out;
+}
+
 std::unique_ptr<TestProcess> StartCommBench(
-    const std::vector<std::string>& flags,
-    const std::vector<std::string>& environment) {
+    const Flags& flags, const std::vector<std::string>& environment) {
   return Start("comm_bench/comm_bench", flags, environment);
 }
 
-Finished RunCommBench(const std::vector<std::string>& flags,
+Finished RunCommBench(const Flags& flags,
                       const std::vector<std::string>& environment) {
   return Finish(*StartCommBench(flags, environment));
 }
@@ -63,24 +70,27 @@ std::vector<pid_t> ChildrenOf(pid_t launcher) {
   return children;
 }
 
+std::vector<pid_t> RanksAfterSteps(const TestProcess& launcher, int steps) {
+  EXPECT_TRUE(launcher.AwaitOutput("  step ", steps)) << launcher.Stderr();
+  return ChildrenOf(launcher.pid());
+}
+
 std::vector<Record> RecordsIn(const std::string& path) {
   absl::StatusOr<std::vector<Record>> records = ReadRecords(path);
   EXPECT_TRUE(records.ok()) << records.status();
   return records.ok() ? *records : std::vector<Record>{};
 }
 
-std::map<int64_t, double> LossesOf(const std::string& path, int64_t rank) {
-  std::map<int64_t, double> losses;
-  for (const Record& record : RecordsIn(path)) {
-    const auto* step = std::get_if<StepRecord>(&record);
-    if (step != nullptr && step->rank == rank) losses[step->step] = step->loss;
+Losses LossesOf(const std::string& path, int64_t rank) {
+  Losses losses;
+  for (const StepRecord& step : RecordsOf<StepRecord>(path)) {
+    if (step.rank == rank) losses[step.step] = step.loss;
   }
   return losses;
 }
 
-std::map<int64_t, double> MeanLosses(const std::string& path,
-                                     int64_t world_size) {
-  std::map<int64_t, double> means;
+Losses MeanLosses(const std::string& path, int64_t world_size) {
+  Losses means;
   for (int64_t rank = 0; rank < world_size; ++rank) {
     for (const auto& [step, loss] : LossesOf(path, rank)) {
       means[step] += loss / static_cast<double>(world_size);

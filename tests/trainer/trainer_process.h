@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -15,41 +16,64 @@
 
 namespace rankwise {
 
+using Flags = std::vector<std::string>;
+using Losses = std::map<int64_t, double>;  // by step
+
+// Of flags that both have, those of `more` count.
+Flags Joined(Flags first, const Flags& more);
+
 struct Finished {
   int code = 0;
   std::string out;
   std::string err;
 };
 
+// Code -1 if it still runs after `patience`.
+Finished Finish(TestProcess& process,
+                absl::Duration patience = absl::Seconds(50));
+
 // `name`: a target in //trainers, such as ddp.
 std::unique_ptr<TestProcess> StartTrainer(
-    const std::string& name, const std::vector<std::string>& flags,
+    const std::string& name, const Flags& flags,
     const std::vector<std::string>& environment = {});
-// Code -1 if it still runs after `patience`.
-Finished RunTrainer(const std::string& name,
-                    const std::vector<std::string>& flags,
+Finished RunTrainer(const std::string& name, const Flags& flags,
                     const std::vector<std::string>& environment = {},
                     absl::Duration patience = absl::Seconds(50));
+// What it prints on stdout; fails the test unless it ends with exit code 0.
+std::string OutputOf(const std::string& name, const Flags& flags,
+                     const std::vector<std::string>& environment = {});
 
 // The same for the communication benchmark.
 std::unique_ptr<TestProcess> StartCommBench(
-    const std::vector<std::string>& flags,
-    const std::vector<std::string>& environment = {});
-Finished RunCommBench(const std::vector<std::string>& flags,
+    const Flags& flags, const std::vector<std::string>& environment = {});
+Finished RunCommBench(const Flags& flags,
                       const std::vector<std::string>& environment = {});
 
 // The process ids of a launcher's ranks.
 std::vector<pid_t> ChildrenOf(pid_t launcher);
 
+// The same, once `steps` steps were printed; fails the test if they are not
+// within 50 s.
+std::vector<pid_t> RanksAfterSteps(const TestProcess& launcher, int steps);
+
 // All records of a file; fails the test if it cannot be read.
 std::vector<Record> RecordsIn(const std::string& path);
 
-// Step -> loss of one rank, as the last run in the file recorded it.
-std::map<int64_t, double> LossesOf(const std::string& path, int64_t rank);
+// Those of one kind, in their order.
+template <typename T>
+std::vector<T> RecordsOf(const std::string& path) {
+  std::vector<T> found;
+  for (const Record& record : RecordsIn(path)) {
+    if (const auto* one = std::get_if<T>(&record)) found.push_back(*one);
+  }
+  return found;
+}
 
-// Step -> loss, the mean over all ranks of the file.
-std::map<int64_t, double> MeanLosses(const std::string& path,
-                                     int64_t world_size);
+// Of one rank, as the last run in the file recorded them.
+Losses LossesOf(const std::string& path, int64_t rank);
+
+// The mean over all ranks of the file.
+Losses MeanLosses(const std::string& path, int64_t world_size);
 
 }  // namespace rankwise
 
