@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstddef>
+#include <limits>
 #include <map>
 #include <set>
 #include <tuple>
@@ -13,132 +13,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "analysis/cost_model/network_model.h"
-#include "records/text.h"
 #include "third_party/absl/status_macros.h"
 
 namespace rankwise {
 namespace {
-
-constexpr size_t kFewestSizes = 3;
-constexpr double kOutside = 0.05;  // of a 95 % interval
-
-using Launches = std::map<int64_t, std::vector<double>>;
-
-// The median of each launch's calls, without launches whose calls took no time.
-std::map<int64_t, double> LaunchMedians(const Launches& launches) {
-  std::map<int64_t, double> medians;
-  for (const auto& [launch, seconds] : launches) {
-    const double median = Median(seconds);  // NaN without calls
-    if (median > 0) medians[launch] = median;
-  }
-  return medians;
-}
-
-std::vector<double> ValuesOf(const std::map<int64_t, double>& medians) {
-  return NumbersOf(medians, [](const auto& launch) { return launch.second; });
-}
-
-// How far the next launches may lie from these at all sizes alike, as a share:
-// half a 95 % interval of the mean of the launches' deviations, each the median
-// over the sizes that it shares with others. 0 for one launch, of which it is
-// not known.
-double SpreadOfLaunches(const CallSeconds& calls) {
-  std::map<int64_t, std::vector<double>> deviations;
-  for (const auto& [bytes, launches] : calls) {
-    const std::map<int64_t, double> medians = LaunchMedians(launches);
-    if (medians.size() < 2) continue;
-    const double mean = GeometricMean(ValuesOf(medians));
-    for (const auto& [launch, median] : medians)
-      deviations[launch].push_back(std::log(median / mean));
-  }
-  const std::vector<double> shifts = NumbersOf(
-      deviations, [](const auto& launch) { return Median(launch.second); });
-  if (shifts.size() < 2) return 0;
-  const double count = static_cast<double>(shifts.size());
-  return StudentTwoSidedQuantile(kOutside, count - 1) *
-         StandardDeviation(shifts) / std::sqrt(count);
-}
-
-// The interval of `value` with an independent error of `relative` of it.
-Interval Widened(const Interval& interval, double value, double relative) {
-  const double more = relative * value;
-  return {std::max(0.0, value - std::hypot(value - interval.low, more)),
-          value + std::hypot(interval.high - value, more)};
-}
-
-// A launch is one observation, as its calls share placement and connections. A
-// size measured by a single launch has the interval within that launch, widened
-// by `spread`.
-std::vector<CostPoint> PointsOf(const CallSeconds& calls, double spread) {
-  std::vector<CostPoint> points;
-  for (const auto& [bytes, launches] : calls) {
-    const std::map<int64_t, double> medians = LaunchMedians(launches);
-    if (medians.empty()) continue;
-    const double mean = GeometricMean(ValuesOf(medians));
-    const Interval interval =
-        medians.size() > 1
-            ? GeometricMeanInterval(ValuesOf(medians))
-            : Widened(SeriesMedianInterval(launches.at(medians.begin()->first)),
-                      mean, spread);
-    points.push_back({bytes, mean, interval});
-  }
-  return points;
-}
-
-int64_t CountLaunches(const CallSeconds& calls) {
-  std::set<int64_t> launches;
-  for (const auto& [bytes, of_size] : calls) {
-    for (const auto& [launch, median] : LaunchMedians(of_size))
-      launches.insert(launch);
-  }
-  return static_cast<int64_t>(launches.size());
-}
-
-// Least squares of relative errors, with the usual intervals (Student's t, two
-// parameters).
-CostLine FitLine(const std::vector<CostPoint>& points, double spread) {
-  // What is weighted by a noisy time is fitted too low: the weights come from
-  // the measured times first, and then twice from the line itself.
-  CostLine line;
-  LeastSquares sums;
-  for (int pass = 0; pass < 3; ++pass) {
-    sums = {};
-    for (const CostPoint& point : points) {
-      const double fitted = line.SecondsFor(point.bytes);
-      const double expected =
-          pass > 0 && fitted > 0 ? fitted : point.median_seconds;
-      sums.Add(1 / expected, point.bytes / expected,
-               point.median_seconds / expected);
-    }
-    const auto [alpha, beta] = sums.SolveNotNegative();
-    line.alpha_seconds = alpha;
-    line.beta_seconds_per_byte = beta;
-  }
-  double squares = 0;
-  for (const CostPoint& point : points) {
-    const double expected = line.SecondsFor(point.bytes);
-    const double off = expected > 0 ? point.median_seconds / expected - 1 : 1;
-    squares += off * off;
-  }
-  const double degrees = static_cast<double>(points.size()) - 2;
-  const double half = StudentTwoSidedQuantile(kOutside, degrees) *
-                      std::sqrt(squares / degrees / sums.Determinant());
-  const auto interval = [spread](double value, double half_width) {
-    return Widened({value - half_width, value + half_width}, value, spread);
-  };
-  line.alpha_interval =
-      interval(line.alpha_seconds, half * std::sqrt(sums.x1x1));
-  line.beta_interval =
-      interval(line.beta_seconds_per_byte, half * std::sqrt(sums.x0x0));
-  return line;
-}
-
-double MedianRelativeError(const CostCurve& curve) {
-  return Median(NumbersOf(curve.points, [&](const CostPoint& point) {
-    return std::abs(curve.line.SecondsFor(point.bytes) / point.median_seconds -
-                    1);
-  }));
-}
 
 // "float32 sum, in place, barrier": how a collective was measured.
 std::string WayOf(const CollectiveRecord& record) {
@@ -372,27 +250,6 @@ bool BenchmarkSelection::Takes(const RunTrace& run) const {
   const RunRecord& record = run.ranks[0].run;
   return (backend.empty() || record.backend == backend) &&
          (most_ranks == 0 || record.world_size <= most_ranks);
-}
-
-absl::StatusOr<CostCurve> FitCostCurve(const CallSeconds& calls) {
-  const double spread = SpreadOfLaunches(calls);
-  CostCurve curve;
-  curve.launches = CountLaunches(calls);
-  curve.points = PointsOf(calls, spread);
-  if (curve.points.size() == 1 && curve.points[0].bytes == 0) {
-    curve.line.alpha_seconds = curve.points[0].median_seconds;
-    curve.line.alpha_interval = curve.points[0].interval;
-    return curve;
-  }
-  if (curve.points.size() < kFewestSizes) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("latency and bandwidth cannot be separated by ",
-                     Counted(static_cast<int64_t>(curve.points.size()), "size"),
-                     ": measure at least ", kFewestSizes));
-  }
-  curve.line = FitLine(curve.points, spread);
-  curve.median_relative_error = MedianRelativeError(curve);
-  return curve;
 }
 
 std::vector<CollectiveSamples> CollectSamples(

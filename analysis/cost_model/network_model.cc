@@ -15,16 +15,6 @@
 namespace rankwise {
 namespace {
 
-CostPoint Between(const CostPoint& below, const CostPoint& above,
-                  double bytes) {
-  const double share = (bytes - below.bytes) / (above.bytes - below.bytes);
-  const auto mix = [share](double x, double y) { return x + share * (y - x); };
-  return {bytes,
-          mix(below.median_seconds, above.median_seconds),
-          {mix(below.interval.low, above.interval.low),
-           mix(below.interval.high, above.interval.high)}};
-}
-
 // From a median of absolute errors to 95 % of normal ones.
 constexpr double kErrorAt95 = 1.4826 * 1.959964;
 
@@ -35,8 +25,7 @@ bool IsMessage(absl::string_view collective) {
 
 // How much more alpha and beta are on another number of ranks.
 struct GrowthFactors {
-  double alpha = 1;
-  double beta = 1;
+  double alpha, beta;
 };
 
 GrowthFactors FactorsTo(const CostCurve& curve, Growth growth,
@@ -63,23 +52,12 @@ bool IsOtherLayout(const CostCurve& curve, Growth growth, int64_t world_size,
          RanksPerHostApart(curve, world_size, hosts) > 0;
 }
 
-// The curve taken to another world size: what was measured nearest to `bytes`,
-// times what the line says of the way from there.
-double GrownSeconds(const CostCurve& curve, const GrowthFactors& factors,
-                    double bytes) {
-  const CostPoint nearest = curve.PointAt(bytes);
-  const double there = curve.line.SecondsFor(nearest.bytes);
-  const double here = factors.alpha * curve.line.alpha_seconds +
-                      factors.beta * curve.line.beta_seconds_per_byte * bytes;
-  return nearest.median_seconds * (there > 0 ? here / there : 1);
-}
-
 CostEstimate EstimateBy(const CostCurve& curve, Growth growth, double bytes,
                         int64_t world_size, int64_t hosts) {
   const GrowthFactors factors = FactorsTo(curve, growth, world_size, hosts);
   const CostPoint nearest = curve.PointAt(bytes);
   CostEstimate estimate;
-  estimate.seconds = GrownSeconds(curve, factors, bytes);
+  estimate.seconds = curve.SecondsFor(bytes, factors.alpha, factors.beta);
   estimate.extrapolated =
       nearest.bytes != bytes || IsOtherLayout(curve, growth, world_size, hosts);
   estimate.conditions = curve.Conditions();
@@ -118,9 +96,9 @@ double SumOfErrors(absl::Span<const CostCurve> curves, Growth growth) {
         FactorsTo(curves[i - 1], growth, curves[i].world_size,
                   std::max<int64_t>(1, curves[i].hosts));
     for (const CostPoint& point : curves[i].points) {
-      sum +=
-          std::abs(std::log(GrownSeconds(curves[i - 1], factors, point.bytes) /
-                            point.median_seconds));
+      const double expected =
+          curves[i - 1].SecondsFor(point.bytes, factors.alpha, factors.beta);
+      sum += std::abs(std::log(expected / point.median_seconds));
     }
   }
   return sum;
@@ -269,40 +247,6 @@ CostEstimate Sum(const CostEstimate& a, const CostEstimate& b) {
 std::string IntervalKind(const std::set<std::string>& conditions) {
   if (conditions.empty()) return "95 %";
   return absl::StrCat("range, if ", absl::StrJoin(conditions, ", "));
-}
-
-std::set<std::string> CostCurve::Conditions() const {
-  if (launches != 1) return {};
-  return {"launches alike"};
-}
-
-CostPoint CostCurve::PointAt(double bytes) const {
-  if (points.empty()) {
-    const double seconds = line.SecondsFor(bytes);
-    return {bytes, seconds, {seconds, seconds}};
-  }
-  const auto above = std::lower_bound(
-      points.begin(), points.end(), bytes,
-      [](const CostPoint& point, double size) { return point.bytes < size; });
-  if (above == points.end()) return points.back();
-  if (above == points.begin() || above->bytes == bytes) return *above;
-  return Between(*std::prev(above), *above, bytes);
-}
-
-double CostCurve::SecondsFor(double bytes) const {
-  return GrownSeconds(*this, {}, bytes);
-}
-
-double CostCurve::InterpolationError() const {
-  if (points.size() < 3) return median_relative_error;
-  std::vector<double> errors;
-  for (size_t i = 1; i + 1 < points.size(); ++i) {
-    const CostPoint guess =
-        Between(points[i - 1], points[i + 1], points[i].bytes);
-    errors.push_back(
-        std::abs(guess.median_seconds / points[i].median_seconds - 1));
-  }
-  return Median(errors);
 }
 
 absl::string_view GrowthName(Growth growth) {

@@ -1,3 +1,5 @@
+#include "analysis/stats/cost_curve.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -10,7 +12,6 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "analysis/cost_model/network_model.h"
 #include "analysis/cost_model/runs_for_test.h"
 
 namespace rankwise {
