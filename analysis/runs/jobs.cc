@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "analysis/runs/run_trace.h"
@@ -33,9 +34,8 @@ int64_t FirstStep(const RunTrace& run) {
 }
 
 bool IsRestarted(const RunTrace& run) {
-  return std::any_of(
-      run.ranks.begin(), run.ranks.end(),
-      [](const RankTrace& rank) { return !rank.restarts.empty(); });
+  return absl::c_any_of(
+      run.ranks, [](const RankTrace& rank) { return !rank.restarts.empty(); });
 }
 
 // One job of those with the same JobName, while its parts are collected. Both

@@ -5,12 +5,11 @@
 #include <filesystem>
 #include <iterator>
 #include <map>
-#include <set>
 #include <thread>
-#include <tuple>
 #include <utility>
 #include <variant>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -115,10 +114,9 @@ class RunJoiner {
 
   std::vector<RunTrace> Take() {
     for (RunTrace& run : runs_) {
-      std::sort(run.ranks.begin(), run.ranks.end(),
-                [](const RankTrace& a, const RankTrace& b) {
-                  return a.run.rank < b.run.rank;
-                });
+      absl::c_sort(run.ranks, [](const RankTrace& a, const RankTrace& b) {
+        return a.run.rank < b.run.rank;
+      });
     }
     return std::move(runs_);
   }
@@ -131,9 +129,7 @@ class RunJoiner {
           run.source, " and ", more.source,
           " disagree about the world size of the run ", Quoted(known.run_id)));
     }
-    if (!more.torn_lines.empty()) {
-      run.other_torn_lines[more.source] = std::move(more.torn_lines);
-    }
+    run.torn_lines.merge(more.torn_lines);
     std::move(more.ranks.begin(), more.ranks.end(),
               std::back_inserter(run.ranks));
     return absl::OkStatus();
@@ -184,35 +180,13 @@ std::string WrongReplicas(const RunTrace& run) {
                       " ranks");
 }
 
-// Equal for the records of one row.
-auto DescriptionOf(const CollectiveRecord& r) {
-  return std::tie(r.collective, r.layer, r.ranks, r.bytes, r.count, r.dtype,
-                  r.op, r.root, r.in_place, r.in_flight, r.cache, r.sync,
-                  r.timing, r.graph, r.registered, r.launch,
-                  r.concurrent_groups);
-}
-
-// One of two texts is unknown, or they are equal.
-bool Agree(const std::string& a, const std::string& b) {
-  return a.empty() || b.empty() || a == b;
-}
-
-bool IsPairsPingPong(const CollectiveRow& row) {
-  const CollectiveRecord& first = *row.ranks[0];
-  return row.ranks.size() == 1 && first.collective == "ping_pong" &&
-         first.sync == "none" && first.ranks.size() == 2 &&
-         first.rank == std::min(first.ranks[0], first.ranks[1]);
-}
-
 // Whether a device of a rank is marked as one of tests/virtual_gpu.
 bool UsesVirtualGpus(const RunTrace& run) {
-  return std::any_of(
-      run.ranks.begin(), run.ranks.end(), [](const RankTrace& rank) {
-        return std::any_of(rank.run.devices.begin(), rank.run.devices.end(),
-                           [](const std::string& device) {
-                             return absl::StrContains(device, "(virtual)");
-                           });
-      });
+  return absl::c_any_of(run.ranks, [](const RankTrace& rank) {
+    return absl::c_any_of(rank.run.devices, [](const std::string& device) {
+      return absl::StrContains(device, "(virtual)");
+    });
+  });
 }
 
 absl::StatusOr<std::vector<RunTrace>> LoadFile(const std::string& path) {
@@ -223,13 +197,13 @@ absl::StatusOr<std::vector<RunTrace>> LoadFile(const std::string& path) {
                                   return collector.Add(record);
                                 }));
   std::vector<RunTrace> runs = collector.Take();
-  if (std::any_of(runs.begin(), runs.end(), UsesVirtualGpus)) {
+  if (absl::c_any_of(runs, UsesVirtualGpus)) {
     return absl::InvalidArgumentError(absl::StrCat(
         path,
         ": recorded on virtual GPUs, which measure nothing; record "
         "on real ones"));
   }
-  runs[0].torn_lines = summary.torn_lines;
+  runs[0].torn_lines[path] = summary.torn_lines;
   return runs;
 }
 
@@ -291,18 +265,14 @@ absl::StatusOr<std::vector<RunTrace>> LoadRuns(const std::string& path) {
 
 std::vector<std::string> TornLines(absl::Span<const RunTrace> runs) {
   std::vector<std::string> lines;
-  const auto add = [&lines](const std::string& file,
-                            const std::vector<int64_t>& numbers) {
-    for (int64_t number : numbers) {
-      lines.push_back(
-          absl::StrCat(file, ":", number,
-                       ": a torn line, as a killed run or a full disk leaves "
-                       "it"));
-    }
-  };
   for (const RunTrace& run : runs) {
-    add(run.source, run.torn_lines);
-    for (const auto& [file, numbers] : run.other_torn_lines) add(file, numbers);
+    for (const auto& [file, numbers] : run.torn_lines) {
+      for (int64_t number : numbers) {
+        lines.push_back(absl::StrCat(
+            file, ":", number,
+            ": a torn line, as a killed run or a full disk leaves it"));
+      }
+    }
   }
   return lines;
 }
@@ -398,80 +368,12 @@ bool SkipsCommunication(const RunRecord& run) {
 }
 
 std::vector<CollectiveRow> CollectiveRows(const RunTrace& run) {
-  using Description = decltype(DescriptionOf(CollectiveRecord()));
-  std::map<std::pair<Description, int>, size_t> places;
-  std::vector<CollectiveRow> rows;
+  std::vector<const CollectiveRecord*> records;
   for (const RankTrace& rank : run.ranks) {
-    std::map<Description, int> turns;
-    for (const CollectiveRecord& record : rank.collectives) {
-      const Description description = DescriptionOf(record);
-      const int turn = turns[description]++;
-      const auto [place, is_new] = places.try_emplace(
-          std::pair<Description, int>(description, turn), rows.size());
-      if (is_new) rows.push_back({{}, turn});
-      rows[place->second].ranks.push_back(&record);
-    }
+    for (const CollectiveRecord& record : rank.collectives)
+      records.push_back(&record);
   }
-  return rows;
-}
-
-ChosenAlgorithm AlgorithmOf(const CollectiveRow& row) {
-  ChosenAlgorithm chosen;
-  for (const CollectiveRecord* record : row.ranks) {
-    if (chosen.algorithm.empty()) chosen.algorithm = record->algorithm;
-    if (chosen.protocol.empty()) chosen.protocol = record->protocol;
-  }
-  return chosen;
-}
-
-int64_t GroupSize(const CollectiveRecord& record, int64_t world_size) {
-  if (record.group_size > 0) return record.group_size;
-  return record.ranks.empty() ? world_size
-                              : static_cast<int64_t>(record.ranks.size());
-}
-
-std::string WhyNotOneRow(const CollectiveRow& row, int64_t world_size) {
-  const CollectiveRecord& first = *row.ranks[0];
-  const auto ranks = static_cast<int64_t>(row.ranks.size());
-  const int64_t expected = GroupSize(first, world_size);
-  if (ranks != expected && !IsPairsPingPong(row)) {
-    return absl::StrCat("has the records of ", ranks, " of ", expected,
-                        " ranks");
-  }
-  const ChosenAlgorithm chosen = AlgorithmOf(row);
-  for (const CollectiveRecord* record : row.ranks) {
-    if (!Agree(record->algorithm, chosen.algorithm) ||
-        !Agree(record->protocol, chosen.protocol)) {
-      return absl::StrCat("rank ", record->rank, " ran ", record->algorithm,
-                          " ", record->protocol, ", and another ",
-                          chosen.algorithm, " ", chosen.protocol);
-    }
-    if (record->seconds.size() == first.seconds.size() &&
-        record->trips == first.trips) {
-      continue;
-    }
-    return absl::StrCat("ranks ", first.rank, " and ", record->rank,
-                        " disagree about its iterations");
-  }
-  return "";
-}
-
-std::vector<double> SlowestSeconds(const CollectiveRow& row) {
-  std::set<int64_t> late;
-  for (const CollectiveRecord* record : row.ranks) {
-    late.insert(record->late.begin(), record->late.end());
-  }
-  const CollectiveRecord& first = *row.ranks[0];
-  std::vector<double> calls;
-  for (size_t i = 0; i < first.seconds.size(); ++i) {
-    if (late.count(static_cast<int64_t>(i)) > 0) continue;
-    double slowest = 0;
-    for (const CollectiveRecord* record : row.ranks) {
-      slowest = std::max(slowest, record->seconds[i]);
-    }
-    calls.push_back(slowest / first.trips);
-  }
-  return calls;
+  return CollectiveRows(records);
 }
 
 }  // namespace rankwise

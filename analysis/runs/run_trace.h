@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "records/collective_rows.h"
 #include "records/record.h"
 
 namespace rankwise {
@@ -37,10 +38,9 @@ struct RankTrace {
 struct RunTrace {
   std::string source;            // the file, for messages; the first of several
   std::vector<RankTrace> ranks;  // by rank; complete only if CheckRun says so
-  // Lines of `source` that were skipped; of its first run, for all of it.
-  std::vector<int64_t> torn_lines = {};
-  // The same of the run's other files.
-  std::map<std::string, std::vector<int64_t>> other_torn_lines = {};
+  // Lines that were skipped, by file; of a file with several runs, in its
+  // first.
+  std::map<std::string, std::vector<int64_t>> torn_lines = {};
 };
 
 // Reads every run of RecordFilesIn(path), several files at a time. Records
@@ -137,37 +137,9 @@ double NumberFlagOf(const RunRecord& run, const std::string& name,
 // Communication was left out (--skip_communication).
 bool SkipsCommunication(const RunRecord& run);
 
-// What one launch of the communication benchmark measured of one row, a record
-// of each rank.
-struct CollectiveRow {
-  std::vector<const CollectiveRecord*> ranks;  // into the run; never empty
-  int turn = 0;  // how many rows before it were measured alike
-};
-
-// The k-th record of a description of every rank is one row: collective, layer,
-// group, size, type, operation, root, in place, in flight, cache, sync, timing,
-// graph, registered and launch. In the order in which the first rank to have a
-// row has them.
+// The rows of a run of the communication benchmark; their records are the
+// run's.
 std::vector<CollectiveRow> CollectiveRows(const RunTrace& run);
-
-// What the library said it chose for a row. It may say so on one rank alone.
-struct ChosenAlgorithm {
-  std::string algorithm, protocol;  // "" unknown
-};
-ChosenAlgorithm AlgorithmOf(const CollectiveRow& row);
-
-// The ranks that make the call together; files of before 1.5 do not say so, and
-// it is counted.
-int64_t GroupSize(const CollectiveRecord& record, int64_t world_size);
-
-// Empty, or why the row is not one measurement, such as "has the records of 1
-// of 2 ranks": a rank is missing, or they disagree about their iterations or
-// what the library chose. A pair's ping-pong has its lower rank's record alone.
-std::string WhyNotOneRow(const CollectiveRow& row, int64_t world_size);
-
-// Of each iteration that no rank calls late the slowest rank's time, divided by
-// `trips`. Expects a row that WhyNotOneRow accepts.
-std::vector<double> SlowestSeconds(const CollectiveRow& row);
 
 }  // namespace rankwise
 

@@ -9,9 +9,7 @@
 #include <filesystem>
 #include <map>
 #include <optional>
-#include <set>
 #include <system_error>
-#include <tuple>
 #include <utility>
 #include <variant>
 
@@ -20,6 +18,7 @@
 #include "absl/strings/str_format.h"
 #include "analysis/stats/statistics.h"
 #include "comm_bench/output/table.h"
+#include "records/collective_rows.h"
 #include "records/command_line.h"
 #include "records/record_reader.h"
 #include "records/text.h"
@@ -28,80 +27,54 @@
 namespace rankwise::comm_bench {
 namespace {
 
-using Records = std::vector<const CollectiveRecord*>;
+// What was measured alike, by launch.
+using Launches = std::map<int64_t, CollectiveRow>;
 
-// Records of one row, by launch.
-using Launches = std::map<int64_t, Records>;
-
-// Equal for records of the same row, whatever NCCL chose in a launch.
-CallDescription KeyOf(const CollectiveRecord& record) {
-  CallDescription key = record;
-  key.algorithm = key.protocol = "";
-  key.bus_factor = 1;
-  return key;
-}
-
+// What a launch measures twice becomes two rows.
 std::vector<Launches> SortIntoRows(absl::Span<const CollectiveRecord> records) {
+  std::vector<const CollectiveRecord*> pointers;
+  for (const CollectiveRecord& record : records) pointers.push_back(&record);
   std::vector<Launches> rows;
-  // What a launch measures twice becomes two rows.
-  std::map<std::pair<CallDescription, int>, size_t> row_of_key_and_turn;
-  std::map<std::tuple<CallDescription, int64_t, int64_t>, int> turns;
-  for (const CollectiveRecord& record : records) {
-    const CallDescription key = KeyOf(record);
-    const int turn = turns[{key, record.launch, record.rank}]++;
-    const auto [entry, is_new] =
-        row_of_key_and_turn.try_emplace({key, turn}, rows.size());
+  std::map<std::pair<CallDescription, int>, size_t> places;  // by turn
+  for (CollectiveRow& row : CollectiveRows(pointers)) {
+    const CollectiveRecord& first = *row.ranks[0];
+    const auto [place, is_new] =
+        places.try_emplace({RowKey(first), row.turn}, rows.size());
     if (is_new) rows.emplace_back();
-    rows[entry->second][record.launch].push_back(&record);
+    rows[place->second][first.launch] = std::move(row);
   }
   return rows;
 }
 
 absl::Status CheckRow(const Launches& launches) {
-  const Records& first = launches.begin()->second;
+  const size_t expected = launches.begin()->second.ranks.size();
+  const CollectiveRecord& first = *launches.begin()->second.ranks[0];
   const std::string what =
-      absl::StrCat(first[0]->collective, " of ", first[0]->bytes, " bytes: ");
-  for (const auto& [launch, ranks] : launches) {
-    if (ranks.size() != first.size()) {
+      absl::StrCat(first.collective, " of ", first.bytes, " bytes: ");
+  for (const auto& [launch, row] : launches) {
+    if (row.ranks.size() != expected) {
       return absl::InvalidArgumentError(
           absl::StrCat(what, "launch ", launch, " has records of ",
-                       Counted(ranks.size(), "rank"), ", launch ",
-                       launches.begin()->first, " of ", first.size()));
+                       Counted(static_cast<int64_t>(row.ranks.size()), "rank"),
+                       ", launch ", launches.begin()->first, " of ", expected));
     }
-    for (const CollectiveRecord* record : ranks) {
-      if (record->seconds.size() == ranks[0]->seconds.size()) continue;
+    const CollectiveRecord& lowest = *row.ranks[0];
+    for (const CollectiveRecord* record : row.ranks) {
+      if (record->seconds.size() == lowest.seconds.size()) continue;
       return absl::InvalidArgumentError(
           absl::StrCat(what, "in launch ", launch, " rank ", record->rank,
                        " has ", record->seconds.size(), " iterations, rank ",
-                       ranks[0]->rank, " has ", ranks[0]->seconds.size()));
+                       lowest.rank, " has ", lowest.seconds.size()));
     }
   }
   return absl::OkStatus();
 }
 
-// The times of a call of each iteration's slowest rank, without late ones.
-std::vector<double> SamplesOf(const Records& ranks) {
-  std::set<int64_t> late;
-  for (const CollectiveRecord* record : ranks) {
-    late.insert(record->late.begin(), record->late.end());
-  }
-  std::vector<double> samples;
-  for (size_t i = 0; i < ranks[0]->seconds.size(); ++i) {
-    if (late.contains(static_cast<int64_t>(i))) continue;
-    double slowest = 0;
-    for (const CollectiveRecord* record : ranks) {
-      slowest = std::max(slowest, record->seconds[i]);
-    }
-    samples.push_back(slowest / ranks[0]->trips);
-  }
-  return samples;
-}
-
 std::optional<LaunchSpread> Compare(const Launches& launches) {
   LaunchSpread result;
   std::vector<double> within;
-  for (const auto& [launch, ranks] : launches) {
-    const std::vector<double> samples = SamplesOf(ranks);
+  for (const auto& [launch, row] : launches) {
+    const std::vector<double> samples = SlowestSeconds(row);
     if (samples.empty()) continue;
     const double median = Median(samples);
     const double range = Quantile(samples, 0.75) - Quantile(samples, 0.25);
@@ -111,7 +84,7 @@ std::optional<LaunchSpread> Compare(const Launches& launches) {
   }
   const std::vector<double>& medians = result.median_seconds;
   if (medians.empty()) return std::nullopt;
-  result.call = *launches.begin()->second[0];
+  result.call = *launches.begin()->second.ranks[0];
   const auto [low, high] = std::minmax_element(medians.begin(), medians.end());
   result.spread = *low > 0 ? *high / *low - 1 : 0;
   const double mean = Mean(medians);

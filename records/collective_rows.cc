@@ -1,0 +1,112 @@
+#include "records/collective_rows.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace rankwise {
+namespace {
+
+// One of two texts is unknown, or they are equal.
+bool Agree(const std::string& a, const std::string& b) {
+  return a.empty() || b.empty() || a == b;
+}
+
+bool IsPairsPingPong(const CollectiveRow& row) {
+  const CollectiveRecord& first = *row.ranks[0];
+  return row.ranks.size() == 1 && first.collective == "ping_pong" &&
+         first.sync == "none" && first.ranks.size() == 2 &&
+         first.rank == std::min(first.ranks[0], first.ranks[1]);
+}
+
+}  // namespace
+
+CallDescription RowKey(const CollectiveRecord& record) {
+  CallDescription key = record;
+  key.trips = 1;
+  key.algorithm = key.protocol = "";
+  key.bus_factor = 1;  // NaN equals nothing
+  key.group_size = 0;
+  return key;
+}
+
+std::vector<CollectiveRow> CollectiveRows(
+    absl::Span<const CollectiveRecord* const> records) {
+  using Key = std::pair<CallDescription, int64_t>;  // with the launch
+  std::map<std::pair<Key, int64_t>, int> turns;     // by rank
+  std::map<std::pair<Key, int>, size_t> places;     // by turn
+  std::vector<CollectiveRow> rows;
+  for (const CollectiveRecord* record : records) {
+    const Key key = {RowKey(*record), record->launch};
+    const int turn = turns[{key, record->rank}]++;
+    const auto [place, is_new] = places.try_emplace({key, turn}, rows.size());
+    if (is_new) rows.push_back({{}, turn});
+    rows[place->second].ranks.push_back(record);
+  }
+  return rows;
+}
+
+ChosenAlgorithm AlgorithmOf(const CollectiveRow& row) {
+  ChosenAlgorithm chosen;
+  for (const CollectiveRecord* record : row.ranks) {
+    if (chosen.algorithm.empty()) chosen.algorithm = record->algorithm;
+    if (chosen.protocol.empty()) chosen.protocol = record->protocol;
+  }
+  return chosen;
+}
+
+int64_t GroupSize(const CollectiveRecord& record, int64_t world_size) {
+  if (record.group_size > 0) return record.group_size;
+  return record.ranks.empty() ? world_size
+                              : static_cast<int64_t>(record.ranks.size());
+}
+
+std::string WhyNotOneRow(const CollectiveRow& row, int64_t world_size) {
+  const CollectiveRecord& first = *row.ranks[0];
+  const auto ranks = static_cast<int64_t>(row.ranks.size());
+  const int64_t expected = GroupSize(first, world_size);
+  if (ranks != expected && !IsPairsPingPong(row)) {
+    return absl::StrCat("has the records of ", ranks, " of ", expected,
+                        " ranks");
+  }
+  const ChosenAlgorithm chosen = AlgorithmOf(row);
+  for (const CollectiveRecord* record : row.ranks) {
+    if (!Agree(record->algorithm, chosen.algorithm) ||
+        !Agree(record->protocol, chosen.protocol)) {
+      return absl::StrCat("rank ", record->rank, " ran ", record->algorithm,
+                          " ", record->protocol, ", and another ",
+                          chosen.algorithm, " ", chosen.protocol);
+    }
+    if (record->seconds.size() == first.seconds.size() &&
+        record->trips == first.trips) {
+      continue;
+    }
+    return absl::StrCat("ranks ", first.rank, " and ", record->rank,
+                        " disagree about its iterations");
+  }
+  return "";
+}
+
+std::vector<double> SlowestSeconds(const CollectiveRow& row) {
+  std::set<int64_t> late;
+  for (const CollectiveRecord* record : row.ranks) {
+    late.insert(record->late.begin(), record->late.end());
+  }
+  const CollectiveRecord& first = *row.ranks[0];
+  std::vector<double> calls;
+  for (size_t i = 0; i < first.seconds.size(); ++i) {
+    if (late.count(static_cast<int64_t>(i)) > 0) continue;
+    double slowest = 0;
+    for (const CollectiveRecord* record : row.ranks) {
+      slowest = std::max(slowest, record->seconds[i]);
+    }
+    calls.push_back(slowest / first.trips);
+  }
+  return calls;
+}
+
+}  // namespace rankwise
