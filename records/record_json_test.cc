@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_replace.h"
@@ -38,6 +39,9 @@ RunRecord ExampleRun() {
   run.example = "sequence";
   run.tokens_per_example = 128;
   run.mesh = {{"dp", 1}, {"tp", 2}};
+  run.host_index = 1;
+  run.hosts = 3;
+  run.ranks_on_host = 2;
   run.peak_flops_per_second = 1.5e11;
   run.peak_bytes_per_second = 2e10;
   run.step_bytes = 4e8;
@@ -105,19 +109,6 @@ TEST(RecordJson, AStepsWaitingIsKeptByAxis) {
             step.exposed_by_axis_seconds);
 }
 
-TEST(RecordJson, WhatTheFirstDeviceDoesIsKeptByPart) {
-  StepRecord step = ExampleStep();
-  step.first_device_seconds = {{"scatter", 0.25}, {"loss", 0.5}};
-  const std::string line = ToJsonLine(step);
-  EXPECT_EQ(ParseAs<StepRecord>(line).first_device_seconds,
-            step.first_device_seconds);
-  const std::string before_110 = absl::StrReplaceAll(
-      line,
-      {{",\"first_device_seconds\":{\"loss\":0.5,\"scatter\":0.25}", ""}});
-  EXPECT_NE(before_110, line);
-  EXPECT_TRUE(ParseAs<StepRecord>(before_110).first_device_seconds.empty());
-}
-
 TEST(RecordJson, AStepsWaitingIsKeptByUnit) {
   StepRecord step = ExampleStep();
   step.units = {{"block_0", 0.25, 0.5, 1}, {"head", 0, 0.125, 0}};
@@ -127,16 +118,6 @@ TEST(RecordJson, AStepsWaitingIsKeptByUnit) {
   EXPECT_EQ(back.units[0].all_gather_seconds, 0.25);
   EXPECT_EQ(back.units[0].prefetch_misses, 1);
   EXPECT_EQ(back.units[1].reduce_scatter_seconds, 0.125);
-}
-
-TEST(RecordJson, ARunFromBefore16HasNoMesh) {
-  const std::string line = ToJsonLine(ExampleRun());
-  const std::string mesh =
-      ",\"mesh\":[{\"name\":\"dp\",\"size\":1},{\"name\":\"tp\",\"size\":2}]";
-  ASSERT_THAT(line, HasSubstr("128" + mesh + ","));
-  EXPECT_EQ(ParseAs<RunRecord>(line).mesh[1].name, "tp");
-  EXPECT_TRUE(
-      ParseAs<RunRecord>(absl::StrReplaceAll(line, {{mesh, ""}})).mesh.empty());
 }
 
 TEST(RecordJson, EveryKindComesBackAsItWent) {
@@ -185,42 +166,73 @@ TEST(RecordJson, ScheduleIsTheTextOfTheGrammar) {
             "\"planned_for_seconds\":{\"F\":0.5}}");
 }
 
-TEST(RecordJson, AScheduleFromBefore13HasNoExposedTransfers) {
-  const std::string old =
-      absl::StrReplaceAll(ToJsonLine(ExampleSchedule()),
-                          {{"\"exposed_transfer_seconds\":0.015625,", ""}});
-  const auto schedule = ParseAs<ScheduleRecord>(old);
+// `text` without what a later version added to it.
+std::string Without(const std::string& text, const std::string& added) {
+  const std::string older = absl::StrReplaceAll(text, {{added, ""}});
+  EXPECT_NE(older, text) << added;
+  return older;
+}
+
+TEST(RecordJson, FieldsThatARunOfAnOlderVersionLacksKeepTheirDefaults) {
+  const std::string line = ToJsonLine(ExampleRun());
+  const RunRecord run = ParseAs<RunRecord>(line);
+  EXPECT_EQ(run.forward_flops_per_example, 5e8);
+  EXPECT_EQ(run.mesh[1].name, "tp");
+  EXPECT_EQ(run.hosts, 3);
+  EXPECT_EQ(run.step_bytes, 4e8);
+  const std::vector<std::pair<std::string, void (*)(RunRecord&)>> added = {
+      {R"(,"forward_flops_per_example":5e+08)",
+       [](RunRecord& older) { older.forward_flops_per_example = 0; }},
+      {R"(,"source_hash":"00112233445566aa","git_state":"modified",)"
+       R"("example":"sequence","tokens_per_example":128)",
+       [](RunRecord& older) {
+         older.source_hash = older.example = "";
+         older.git_state = "unknown";
+         older.tokens_per_example = 0;
+       }},
+      {R"(,"mesh":[{"name":"dp","size":1},{"name":"tp","size":2}])",
+       [](RunRecord& older) { older.mesh = {}; }},
+      {R"(,"host_index":1,"hosts":3,"ranks_on_host":2)",
+       [](RunRecord& older) {
+         older.host_index = older.hosts = older.ranks_on_host = 0;
+       }},
+      {R"(,"peak_flops_per_second":1.5e+11,"peak_bytes_per_second":2e+10,)"
+       R"("step_bytes":4e+08)",
+       [](RunRecord& older) {
+         older.peak_flops_per_second = older.peak_bytes_per_second = 0;
+         older.step_bytes = 0;
+       }}};
+  std::string all;
+  for (const auto& [fields, set_defaults] : added) {
+    all += fields;
+    RunRecord older = ExampleRun();
+    set_defaults(older);
+    EXPECT_EQ(ToJsonLine(ParseAs<RunRecord>(Without(line, fields))),
+              ToJsonLine(older));
+  }
+  EXPECT_THAT(line, HasSubstr(all + "}"));  // in the grammar's order
+}
+
+TEST(RecordJson, StepsAndSchedulesOfOlderVersionsAreRead) {
+  StepRecord step = ExampleStep();
+  step.captured_seconds = 0.0625;
+  step.first_device_seconds = {{"scatter", 0.25}, {"loss", 0.5}};
+  const std::string line = ToJsonLine(step);
+  EXPECT_EQ(ParseAs<StepRecord>(line).captured_seconds, 0.0625);
+  EXPECT_EQ(ParseAs<StepRecord>(line).first_device_seconds,
+            step.first_device_seconds);
+  const auto older = ParseAs<StepRecord>(
+      Without(Without(line, R"(,"captured_seconds":0.0625,)"
+                            R"("exposed_by_axis_seconds":{})"),
+              R"(,"first_device_seconds":{"loss":0.5,"scatter":0.25})"));
+  EXPECT_EQ(older.captured_seconds, 0);
+  EXPECT_TRUE(older.first_device_seconds.empty());
+  EXPECT_EQ(older.examples, 64);
+  const auto schedule = ParseAs<ScheduleRecord>(
+      Without(ToJsonLine(ExampleSchedule()),
+              R"("exposed_transfer_seconds":0.015625,)"));
   EXPECT_TRUE(std::isnan(schedule.exposed_transfer_seconds));
   EXPECT_EQ(schedule.sent_bytes, 4096);
-}
-
-TEST(RecordJson, RunIsTheTextOfTheGrammarAndOneFromBefore15IsOfUnknownSource) {
-  const std::string line = ToJsonLine(ExampleRun());
-  const std::string added =
-      ",\"source_hash\":\"00112233445566aa\",\"git_state\":\"modified\","
-      "\"example\":\"sequence\",\"tokens_per_example\":128";
-  ASSERT_THAT(line, HasSubstr("5e+08" + added + ","));
-  const auto run = ParseAs<RunRecord>(absl::StrReplaceAll(line, {{added, ""}}));
-  EXPECT_EQ(run.source_hash, "");
-  EXPECT_EQ(run.git_state, "unknown");
-  EXPECT_EQ(run.example, "");
-  EXPECT_EQ(run.tokens_per_example, 0);
-  EXPECT_EQ(run.git_commit, ExampleRun().git_commit);
-}
-
-TEST(RecordJson, ARunFromBefore18IsOnUnknownHosts) {
-  RunRecord run = ExampleRun();
-  run.host_index = 1;
-  run.hosts = 3;
-  run.ranks_on_host = 2;
-  const std::string line = ToJsonLine(run);
-  const std::string added = ",\"host_index\":1,\"hosts\":3,\"ranks_on_host\":2";
-  ASSERT_THAT(line, HasSubstr(added));
-  EXPECT_EQ(ParseAs<RunRecord>(line).hosts, 3);
-  const auto old = ParseAs<RunRecord>(absl::StrReplaceAll(line, {{added, ""}}));
-  EXPECT_EQ(old.host_index, 0);
-  EXPECT_EQ(old.hosts, 0);
-  EXPECT_EQ(old.ranks_on_host, 0);
 }
 
 TEST(RecordJson, ALayerKeepsItsPasses) {
@@ -232,43 +244,6 @@ TEST(RecordJson, ALayerKeepsItsPasses) {
   EXPECT_EQ(read.backward_bytes, 15e6);
   EXPECT_EQ(read.forward_seconds, layer.forward_seconds);
   EXPECT_EQ(read.backward_seconds, layer.backward_seconds);
-}
-
-TEST(RecordJson, ARunFromBefore111HasNoPeaks) {
-  const std::string line = ToJsonLine(ExampleRun());
-  const std::string added =
-      ",\"peak_flops_per_second\":1.5e+11,\"peak_bytes_per_second\":2e+10,"
-      "\"step_bytes\":4e+08";
-  ASSERT_THAT(line, HasSubstr(added));
-  EXPECT_EQ(ParseAs<RunRecord>(line).step_bytes, 4e8);
-  const auto old = ParseAs<RunRecord>(absl::StrReplaceAll(line, {{added, ""}}));
-  EXPECT_EQ(old.peak_flops_per_second, 0);
-  EXPECT_EQ(old.peak_bytes_per_second, 0);
-  EXPECT_EQ(old.step_bytes, 0);
-}
-
-TEST(RecordJson, RunsAndStepsFromBefore14AreRead) {
-  const std::string run = absl::StrReplaceAll(
-      ToJsonLine(ExampleRun()),
-      {{",\"forward_flops_per_example\":5e+08", ""}, {"\"1.12\"", "\"1.3\""}});
-  EXPECT_NE(run.find("\"1.3\""), std::string::npos);
-  EXPECT_EQ(run.find("forward_flops"), std::string::npos);
-  EXPECT_EQ(ParseAs<RunRecord>(run).forward_flops_per_example, 0);
-  const std::string step = absl::StrReplaceAll(
-      ToJsonLine(ExampleStep()),
-      {{",\"captured_seconds\":0,\"exposed_by_axis_seconds\":{}", ""}});
-  EXPECT_EQ(step.find("captured"), std::string::npos);
-  EXPECT_EQ(ParseAs<StepRecord>(step).captured_seconds, 0);
-  EXPECT_EQ(ParseAs<StepRecord>(step).examples, 64);
-}
-
-TEST(RecordJson, ACapturedStepKeepsItsTime) {
-  StepRecord step = ExampleStep();
-  step.captured_seconds = 0.0625;
-  EXPECT_EQ(ParseAs<StepRecord>(ToJsonLine(step)).captured_seconds, 0.0625);
-  EXPECT_EQ(
-      ParseAs<RunRecord>(ToJsonLine(ExampleRun())).forward_flops_per_example,
-      5e8);
 }
 
 TEST(RecordJson, RunKeepsNestedFields) {

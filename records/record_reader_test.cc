@@ -5,6 +5,7 @@
 
 #include <fstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -159,28 +160,20 @@ TEST(RecordReader, AKindThatItsRunsVersionLacksIsRefused) {
           .ok());
 }
 
-TEST(RecordReader, TheKindsAboutCommunicationNeedVersion12) {
-  const std::vector<Record> kinds = {CollectiveRecord(), OverlapRecord(),
-                                     TrafficRecord(), EnvironmentRecord()};
-  for (const Record& record : kinds) {
+TEST(RecordReader, KindsNeedTheVersionThatAddedThem) {
+  const std::vector<std::pair<int, Record>> kinds = {
+      {2, CollectiveRecord()},  {2, OverlapRecord()}, {2, TrafficRecord()},
+      {2, EnvironmentRecord()}, {3, MemoryRecord()},  {3, TimelineRecord()}};
+  for (const auto& [minor, record] : kinds) {
     const std::string line = ToJsonLine(record) + "\n";
-    EXPECT_THAT(ErrorOf(RunLine("1.1") + line),
-                HasSubstr("which schema version 1.2 added, under a run record "
-                          "of version 1.1"));
-    const std::string path = WriteFile("comm.jsonl", RunLine("1.2") + line);
+    const std::string before = absl::StrCat("1.", minor - 1);
+    const std::string since = absl::StrCat("1.", minor);
+    EXPECT_THAT(ErrorOf(RunLine(before) + line),
+                HasSubstr(absl::StrCat("which schema version ", since,
+                                       " added, under a run record of version ",
+                                       before)));
+    const std::string path = WriteFile("new.jsonl", RunLine(since) + line);
     EXPECT_TRUE(ReadRecords(path).ok()) << ReadRecords(path).status();
-  }
-}
-
-TEST(RecordReader, MemoryAndTimelinesNeedVersion13) {
-  const std::vector<Record> kinds = {MemoryRecord(), TimelineRecord()};
-  for (const Record& record : kinds) {
-    const std::string line = ToJsonLine(record) + "\n";
-    EXPECT_THAT(ErrorOf(RunLine("1.2") + line),
-                HasSubstr("which schema version 1.3 added, under a run record "
-                          "of version 1.2"));
-    EXPECT_TRUE(
-        ReadRecords(WriteFile("new.jsonl", RunLine("1.3") + line)).ok());
   }
 }
 

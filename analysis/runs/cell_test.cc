@@ -17,6 +17,14 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
+std::vector<Cell> CellsOf(const std::vector<RunTrace>& runs) {
+  std::vector<std::string> left_out;
+  return GroupIntoCells(runs, {10}, &left_out);
+}
+
+Cell CellOf(const std::vector<RunTrace>& runs) { return CellsOf(runs).at(0); }
+Cell CellOf(const RunTrace& run) { return CellsOf({run}).at(0); }
+
 TEST(GroupIntoCells, RepetitionsMeetAndSingleComesFirst) {
   const std::vector<RunTrace> runs = {
       MakeRun({.world_size = 2, .step_seconds = 0.1}),
@@ -40,8 +48,7 @@ TEST(GroupIntoCells, AnotherConfigurationIsAnotherCell) {
   RunRecord& run = runs[1].ranks[0].run;
   run.flags["lr"] = "0.2";
   SetConfigHashes(&run);
-  std::vector<std::string> left_out;
-  EXPECT_EQ(GroupIntoCells(runs, {10}, &left_out).size(), 2u);
+  EXPECT_EQ(CellsOf(runs).size(), 2u);
 }
 
 TEST(GroupIntoCells, AnotherMachineOrBackendIsAnotherCell) {
@@ -53,8 +60,7 @@ TEST(GroupIntoCells, AnotherMachineOrBackendIsAnotherCell) {
     runs[4].ranks[rank].run.devices = {absl::StrCat("cuda:", rank)};
   }
   runs.push_back(runs[0]);
-  std::vector<std::string> left_out;
-  const std::vector<Cell> cells = GroupIntoCells(runs, {10}, &left_out);
+  const std::vector<Cell> cells = CellsOf(runs);
   EXPECT_EQ(cells.size(), 4u);  // runs 1 and 2 had one CPU of each kind
 }
 
@@ -118,8 +124,7 @@ TEST(JobsOf, TheNamesOfFilesDoNotMatter) {
   // again.jsonl, first.jsonl
   std::vector<RunTrace> runs = {Resumed({}, 20, "a"), Resumed({}, 0, "a")};
   EXPECT_THAT(JobsOf(runs), ElementsAre(1, 1));
-  std::vector<std::string> left_out;
-  const std::vector<Cell> cells = GroupIntoCells(runs, {}, &left_out);
+  const std::vector<Cell> cells = CellsOf(runs);
   ASSERT_EQ(cells.size(), 1u);
   EXPECT_EQ(cells[0].repetitions.size(), 1u);
   // Two jobs of two parts each: a part continues the job recorded before it.
@@ -132,8 +137,7 @@ TEST(JobsOf, RunsFromCopiesOfOneCheckpointAreApart) {
   std::vector<RunTrace> runs = {Resumed({}, 20, "a"), Resumed({}, 20, "a"),
                                 Resumed({}, 20, "a")};
   EXPECT_THAT(JobsOf(runs), ElementsAre(0, 1, 2));
-  std::vector<std::string> left_out;
-  const std::vector<Cell> cells = GroupIntoCells(runs, {}, &left_out);
+  const std::vector<Cell> cells = CellsOf(runs);
   ASSERT_EQ(cells.size(), 1u);
   EXPECT_EQ(cells[0].repetitions.size(), 3u);
   // A launcher's restart returns to the checkpoint that it began with.
@@ -155,11 +159,9 @@ TEST(GroupIntoCells, AnotherShapeOfThePipelineIsAnotherCell) {
   RunForTest replicated = Pipeline();
   replicated.replicas = 2;
   replicated.micro_batches = 2;
-  std::vector<std::string> left_out;
   const std::vector<Cell> cells =
-      GroupIntoCells({MakeRun(Pipeline()), MakeRun(other), MakeRun(replicated),
-                      MakeRun(Pipeline())},
-                     {10}, &left_out);
+      CellsOf({MakeRun(Pipeline()), MakeRun(other), MakeRun(replicated),
+               MakeRun(Pipeline())});
   ASSERT_EQ(cells.size(), 3u);
   for (const Cell& cell : cells) {
     EXPECT_EQ(cell.Name(), "pipeline 1f1b on 4 ranks");
@@ -172,8 +174,7 @@ TEST(GroupIntoCells, AnotherDivisionOfTheShardsIsAnotherCell) {
   RunTrace whole = MakeRun({.binary = "fsdp", .world_size = 4});
   RunTrace by_two = whole;
   for (RankTrace& rank : by_two.ranks) rank.run.flags["shard_ranks"] = "2";
-  std::vector<std::string> left_out;
-  EXPECT_EQ(GroupIntoCells({whole, by_two}, {10}, &left_out).size(), 2u);
+  EXPECT_EQ(CellsOf({whole, by_two}).size(), 2u);
 }
 
 TEST(Cell, NamesTheMeshThatATrainerMayChoose) {
@@ -210,11 +211,6 @@ TEST(BatchText, IsWholeWhereItCanBe) {
   EXPECT_EQ(BatchText(64.0 / 3), "21.3");
 }
 
-Cell CellOf(const RunTrace& run) {
-  std::vector<std::string> left_out;
-  return GroupIntoCells({run}, {10}, &left_out)[0];
-}
-
 TEST(Cell, OversubscribedWhenThreadsExceedTheCoresOfAHost) {
   RunTrace run = MakeRun({.world_size = 4});  // one host of 8 cores
   for (RankTrace& trace : run.ranks) trace.run.threads_per_rank = 2;
@@ -236,9 +232,7 @@ TEST(Cell, RunsOnOtherHostsAreOtherCells) {
   EXPECT_THAT(HostsOfRanks(two), testing::ElementsAre(0, 0, 1, 1));
   EXPECT_THAT(HostsOfRanks(named), testing::ElementsAre(0, 0, 1, 1));
   EXPECT_EQ(CountHosts(one), 1);
-  std::vector<std::string> left_out;
-  const std::vector<Cell> cells =
-      GroupIntoCells({one, two, named}, {10}, &left_out);
+  const std::vector<Cell> cells = CellsOf({one, two, named});
   ASSERT_EQ(cells.size(), 2u);
   EXPECT_EQ(cells[1].repetitions.size(), 2u);
   EXPECT_EQ(cells[1].hosts, 2);
@@ -249,30 +243,24 @@ TEST(Cell, RunsOnOtherHostsAreOtherCells) {
 TEST(Cell, RanksThatSeeOneGpuEachShareNone) {
   RunTrace run = MakeRun({.world_size = 2});
   for (RankTrace& trace : run.ranks) trace.run.devices = {"cuda:0"};
-  const auto shared = [](const RunTrace& one) {
-    std::vector<std::string> left_out;
-    return GroupIntoCells({one}, {10}, &left_out).at(0).shared_device;
-  };
-  EXPECT_EQ(shared(run), "cuda:0");
+  EXPECT_EQ(CellOf(run).shared_device, "cuda:0");
   for (RankTrace& trace : run.ranks) {
     EnvironmentRecord environment;
     environment.variables["CUDA_VISIBLE_DEVICES"] =
         trace.run.rank == 0 ? "4,5" : "6";
     trace.environment = environment;
   }
-  EXPECT_EQ(shared(run), "");
+  EXPECT_EQ(CellOf(run).shared_device, "");
   run.ranks[1].environment->variables["CUDA_VISIBLE_DEVICES"] = "4";
-  EXPECT_EQ(shared(run), "cuda:0");
+  EXPECT_EQ(CellOf(run).shared_device, "cuda:0");
 }
 
 TEST(Cell, DevicesAreThoseOfAllRanks) {
   RunTrace run = MakeRun({.world_size = 2});
   run.ranks[0].run.devices = {"cuda:0"};
   run.ranks[1].run.devices = {"cuda:1"};
-  std::vector<std::string> left_out;
-  const std::vector<Cell> cells = GroupIntoCells({run}, {10}, &left_out);
-  EXPECT_THAT(cells.at(0).devices, testing::ElementsAre("cuda:0", "cuda:1"));
-  EXPECT_EQ(cells[0].shared_device, "");
+  EXPECT_THAT(CellOf(run).devices, ElementsAre("cuda:0", "cuda:1"));
+  EXPECT_EQ(CellOf(run).shared_device, "");
 }
 
 TEST(Cell, EnvironmentRecordsSayWhichCoresRanksShare) {
@@ -382,8 +370,7 @@ TEST(Cell, PeakMemoryIsTheMedianOfTheRepetitionsThatKnowIt) {
   for (size_t i = 0; i < 3; ++i) {
     runs[i].ranks[0].memory = Memory(1000 * (i + 1), 0);
   }
-  std::vector<std::string> left_out;
-  EXPECT_EQ(GroupIntoCells(runs, {10}, &left_out).at(0).peak_bytes, 2000);
+  EXPECT_EQ(CellOf(runs).peak_bytes, 2000);
   EXPECT_EQ(CellOf(runs[3]).peak_bytes, 0);
 }
 
@@ -392,8 +379,7 @@ TEST(Cell, KnowsTheCodeOfItsRepetitions) {
   runs[1].ranks[1].run.source_hash = "c0ffee";  // built on another host
   runs[1].ranks[1].run.git_commit = "a new commit of the same source";
   runs[2].ranks[0].run.source_hash = "";
-  std::vector<std::string> left_out;
-  EXPECT_THAT(GroupIntoCells(runs, {10}, &left_out).at(0).code_versions,
+  EXPECT_THAT(CellOf(runs).code_versions,
               ElementsAre("source 0123456789abcdef with torch 2.11.0",
                           "source c0ffee with torch 2.11.0", kUnknownCode));
 }
@@ -425,8 +411,7 @@ TEST(Cell, AnAblationIsACellOfItsOwn) {
     run.flags["skip_communication"] = i == 0 ? "false" : "true";
     SetConfigHashes(&run);
   }
-  std::vector<std::string> left_out;
-  const std::vector<Cell> cells = GroupIntoCells(runs, {10}, &left_out);
+  const std::vector<Cell> cells = CellsOf(runs);
   ASSERT_EQ(cells.size(), 2u);
   EXPECT_NE(cells[0].IsAblation(), cells[1].IsAblation());
   EXPECT_FALSE(CellOf(MakeRun({})).IsAblation());
@@ -476,11 +461,6 @@ RunTrace RunOn(int64_t world_size) {
   return run;
 }
 
-Cell CellOf(const std::vector<RunTrace>& runs) {
-  std::vector<std::string> left_out;
-  return GroupIntoCells(runs, {10}, &left_out).at(0);
-}
-
 TEST(ModelFlopsUtilization, IsThreeForwardPassesOverThePeak) {
   EXPECT_NEAR(ModelFlopsUtilization(CellOf({RunOn(1)})),
               640.0 * 3 * 5e11 / 2e15, 1e-12);
@@ -527,11 +507,10 @@ TEST(ModelFlopsUtilization, IsOfTheBestPeakMeasuredAnywhereInTheSamePrecision) {
     }
     return run;
   };
-  std::vector<std::string> left_out;
   const std::vector<RunTrace> runs = {
       measured("fp32", 1, 1e14), measured("fp32", 2, 2e14),
       measured("bf16", 1, 8e14), measured("bf16", 2, 7e14)};
-  const std::vector<Cell> cells = GroupIntoCells(runs, {10}, &left_out);
+  const std::vector<Cell> cells = CellsOf(runs);
   ASSERT_EQ(cells.size(), 4);
   for (const Cell& cell : cells) {
     const double tflops = cell.run.flags.at("precision") == "fp32" ? 200 : 800;

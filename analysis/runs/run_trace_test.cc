@@ -27,6 +27,10 @@ std::string WriteRecords(const std::vector<Record>& records) {
   return path;
 }
 
+std::string Refusal(const std::string& path) {
+  return std::string(LoadRuns(path).status().message());
+}
+
 RunRecord RunOf(const std::string& id, int64_t rank, int64_t world_size) {
   RunRecord run;
   run.run_id = id;
@@ -63,7 +67,7 @@ TEST(LoadRuns, VirtualGpusMeasureNothing) {
   for (const std::vector<Record>& records :
        {std::vector<Record>{run, StepOf(0, 1)},
         std::vector<Record>{run, CollectiveRecord()}}) {
-    EXPECT_THAT(std::string(LoadRuns(WriteRecords(records)).status().message()),
+    EXPECT_THAT(Refusal(WriteRecords(records)),
                 HasSubstr("runs.jsonl: recorded on virtual GPUs, which measure "
                           "nothing"));
   }
@@ -105,14 +109,10 @@ TEST(LoadRuns, TornLinesArePassedOverAndNamed) {
 
 TEST(LoadRuns, ContradictionsAreNamedByFileAndLine) {
   EXPECT_THAT(
-      std::string(LoadRuns(WriteRecords({RunOf("a", 0, 1), RunOf("a", 0, 1)}))
-                      .status()
-                      .message()),
+      Refusal(WriteRecords({RunOf("a", 0, 1), RunOf("a", 0, 1)})),
       HasSubstr("runs.jsonl:2: rank 0 opens the run \"a\" a second time"));
   EXPECT_THAT(
-      std::string(LoadRuns(WriteRecords({RunOf("a", 0, 2), RunOf("a", 1, 3)}))
-                      .status()
-                      .message()),
+      Refusal(WriteRecords({RunOf("a", 0, 2), RunOf("a", 1, 3)})),
       HasSubstr(
           ":2: rank 1 of the run \"a\" has world size 3, and rank 0 has 2"));
 }
@@ -177,8 +177,7 @@ TEST(LoadRuns, TheFirstFileThatFailsIsNamed) {
       WriteRun(path, std::to_string(i));
     }
   }
-  EXPECT_THAT(std::string(LoadRuns(dir).status().message()),
-              HasSubstr("/15.jsonl"));
+  EXPECT_THAT(Refusal(dir), HasSubstr("/15.jsonl"));
 }
 
 // What the host of ranks `first` and `first` + 1 records of a run "x" of 4
@@ -222,7 +221,7 @@ TEST(LoadRuns, FilesOfARunMustAgreeAboutTheWorldSize) {
   const std::string dir = MakeFolder("other_world_size");
   std::ofstream(dir + "/a.jsonl") << RecordsOfHost(0);
   std::ofstream(dir + "/b.jsonl") << ToJsonLine(RunOf("x", 2, 3)) << "\n";
-  EXPECT_THAT(std::string(LoadRuns(dir).status().message()),
+  EXPECT_THAT(Refusal(dir),
               HasSubstr("/b.jsonl disagree about the world size of the run"));
 }
 
@@ -247,12 +246,12 @@ TEST(CheckRun, ADivergedTrainingIsNamed) {
   run.ranks[1].steps[7].loss = -infinity;
   run.ranks[0].steps[9].loss = std::nan("");
   run.ranks[1].steps.pop_back();  // as where the ranks stopped
-  EXPECT_THAT(std::string(CheckRun(run).message()),
+  EXPECT_THAT(WhyNot(run),
               HasSubstr(": the training diverged: the loss of rank 1 is -inf "
                         "in step 8"));
   run = MakeRun({.world_size = 2});
   run.ranks[0].evaluations = {{.epoch = 3, .mean_loss = infinity}};
-  EXPECT_THAT(std::string(CheckRun(run).message()),
+  EXPECT_THAT(WhyNot(run),
               HasSubstr("diverged: the test loss of epoch 3 is inf"));
   run.ranks[0].evaluations[0].mean_loss = 1e30;
   EXPECT_TRUE(CheckRun(run).ok());
