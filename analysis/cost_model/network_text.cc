@@ -325,14 +325,12 @@ std::string CostsText(const std::vector<CollectiveCosts>& collectives) {
 
 // Null where no messages were measured, within a host or between hosts.
 const CollectiveCosts* CostsOfMessages(const NetworkModel& network) {
-  constexpr absl::string_view kMessages[] = {"ping_pong", "send_recv"};
-  for (absl::string_view collective : kMessages) {
-    const CollectiveCosts* costs = network.Find(collective);
-    if (costs != nullptr) return costs;
-  }
-  for (absl::string_view collective : kMessages) {
-    const CollectiveCosts* costs = network.FindAcrossHosts(collective);
-    if (costs != nullptr) return costs;
+  for (const auto find :
+       {&NetworkModel::Find, &NetworkModel::FindAcrossHosts}) {
+    for (const char* collective : {"ping_pong", "send_recv"}) {
+      const CollectiveCosts* costs = (network.*find)(collective);
+      if (costs != nullptr) return costs;
+    }
   }
   return nullptr;
 }

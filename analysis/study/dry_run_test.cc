@@ -23,6 +23,11 @@ constexpr char kAll[] =
     "--ablations=3 --comm_bench "
     "--trainers=single,ddp,model_parallel,pipeline ";
 
+// A study whose batches are searched.
+constexpr char kSearch[] =
+    "--repetitions=1 --scaling=fixed_memory --memory_limit=500MB "
+    "--trainers=single ";
+
 using DryRunTest = StudyTest;
 
 TEST_F(DryRunTest, ListsTheCellsAndTheTime) {
@@ -102,8 +107,7 @@ TEST_F(DryRunTest, OneRankNeedsNoBenchmark) {
 
 TEST_F(DryRunTest, FindsTheBatchThatMemoryAllows) {
   const std::string flags =
-      "--repetitions=2 --scaling=fixed_memory --memory_limit=500MB "
-      "--trainers=single,ddp ";
+      absl::StrCat(kSearch, "--repetitions=2 --trainers=single,ddp ");
   const Outcome listed = Study(flags + "--dry_run");
   EXPECT_THAT(listed.output,
               AllOf(ContainsRegex("\nddp +2 +largest +2 +"),
@@ -122,10 +126,7 @@ TEST_F(DryRunTest, FindsTheBatchThatMemoryAllows) {
 }
 
 TEST_F(DryRunTest, NoProbeTimesLayers) {
-  EXPECT_EQ(Study("--repetitions=2 --scaling=fixed_memory --memory_limit=500MB "
-                  "--trainers=single")
-                .exit_code,
-            0);
+  EXPECT_EQ(Study(absl::StrCat(kSearch, "--repetitions=2")).exit_code, 0);
   const auto times_layers = [this](const std::string& stem) {
     return absl::StrContains(ReadFile("out/" + stem + ".jsonl"),
                              "\"profile\":\"true\"");
@@ -140,10 +141,7 @@ TEST_F(DryRunTest, NoProbeTimesLayers) {
 }
 
 TEST_F(DryRunTest, ProbesAreNotRepeated) {
-  const std::string flags =
-      "--repetitions=1 --scaling=fixed_memory --memory_limit=500MB "
-      "--trainers=single ";
-  EXPECT_EQ(Study(flags).exit_code, 0);
+  EXPECT_EQ(Study(kSearch).exit_code, 0);
   const fs::path probe = root() / "out/probes/single-x1-batch8-rep1.jsonl";
   const auto written = fs::last_write_time(probe);
   const Outcome resumed = BareStudy("--output_dir=out --resume");
@@ -153,9 +151,7 @@ TEST_F(DryRunTest, ProbesAreNotRepeated) {
 }
 
 TEST_F(DryRunTest, ABatchThatARunDiesOfIsTooLarge) {
-  const Outcome outcome = Study(
-      "--repetitions=1 --scaling=fixed_memory --memory_limit=500MB "
-      "--trainers=single --model=greedy");
+  const Outcome outcome = Study(absl::StrCat(kSearch, "--model=greedy"));
   EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
   EXPECT_THAT(outcome.output,
               AllOf(HasSubstr("Probe: single x1, batch 400 per rank: exited "
@@ -169,9 +165,7 @@ TEST_F(DryRunTest, ABatchThatARunDiesOfIsTooLarge) {
 }
 
 TEST_F(DryRunTest, TheBatchHoldsForAWholeRun) {
-  const Outcome outcome = Study(
-      "--repetitions=1 --scaling=fixed_memory --memory_limit=500MB "
-      "--trainers=single --model=grows");
+  const Outcome outcome = Study(absl::StrCat(kSearch, "--model=grows"));
   EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
   // 100 MB, 1 MB an example and 1 MB a step.
   EXPECT_THAT(outcome.output,
@@ -182,9 +176,7 @@ TEST_F(DryRunTest, TheBatchHoldsForAWholeRun) {
 }
 
 TEST_F(DryRunTest, ARunAboveTheLimitIsSaid) {
-  const Outcome outcome = Study(
-      "--repetitions=1 --scaling=fixed_memory --memory_limit=500MB "
-      "--trainers=single --model=swells");
+  const Outcome outcome = Study(absl::StrCat(kSearch, "--model=swells"));
   EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
   EXPECT_THAT(outcome.output,
               HasSubstr("\nOver --memory_limit, 500 MB: single x1, batch 400 "
@@ -192,25 +184,22 @@ TEST_F(DryRunTest, ARunAboveTheLimitIsSaid) {
 }
 
 TEST_F(DryRunTest, AProbeThatTakesTooLongIsNotTooLarge) {
-  const Outcome outcome = Study(
-      "--repetitions=1 --scaling=fixed_memory --memory_limit=500MB "
-      "--trainers=single --model=slow --run_timeout=1s");
+  const Outcome outcome =
+      Study(absl::StrCat(kSearch, "--model=slow --run_timeout=1s"));
   EXPECT_EQ(outcome.exit_code, 1);
   EXPECT_THAT(outcome.output, AllOf(HasSubstr("probe of single x1, batch 400"),
                                     HasSubstr("(--run_timeout)")));
 }
 
 TEST_F(DryRunTest, RefusesALimitThatNothingFits) {
-  const std::string flags =
-      "--repetitions=1 --scaling=fixed_memory --trainers=single ";
-  const Outcome small = Study(flags + "--memory_limit=50MB");
+  const Outcome small = Study(absl::StrCat(kSearch, "--memory_limit=50MB"));
   EXPECT_EQ(small.exit_code, 2);
   EXPECT_THAT(small.output,
               HasSubstr("--memory_limit: single x1, batch 8 per rank: needs "
                         "108 MB with its smallest batch, 8, and the limit is "
                         "50 MB"));
-  const Outcome silent =
-      Study(flags + "--memory_limit=1GB --model=forgets --output_dir=other");
+  const Outcome silent = Study(absl::StrCat(
+      kSearch, "--memory_limit=1GB --model=forgets --output_dir=other"));
   EXPECT_EQ(silent.exit_code, 1);
   EXPECT_THAT(silent.output, HasSubstr("recorded no peak memory"));
 }

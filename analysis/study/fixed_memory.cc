@@ -110,16 +110,13 @@ absl::Status NothingFits(int64_t limit_bytes, int64_t peak,
 // The peak of the fullest rank: of its accelerators where it has any, else of
 // its process. NotFound where a rank recorded none.
 absl::StatusOr<int64_t> PeakMemory(const RunTrace& run) {
-  int64_t peak = 0;
   for (const RankTrace& rank : run.ranks) {
-    if (!rank.memory.has_value()) {
-      return absl::NotFoundError(
-          absl::StrCat(run.source, ": rank ", rank.run.rank,
-                       " recorded no peak memory (records since 1.3 do)"));
-    }
-    peak = std::max(peak, static_cast<int64_t>(PeakBytes(rank)));
+    if (rank.memory.has_value()) continue;
+    return absl::NotFoundError(
+        absl::StrCat(run.source, ": rank ", rank.run.rank,
+                     " recorded no peak memory (records since 1.3 do)"));
   }
-  return peak;
+  return static_cast<int64_t>(PeakBytes(run));
 }
 
 // The peak memory of `run`, which is made unless config.output_dir has it.

@@ -175,34 +175,37 @@ absl::Status CheckCombinations(const StudyConfig& config) {
                    "--memory_limit=4GB");
 }
 
+// The flags that are counts, each with the field that takes it.
+struct CountFlag {
+  const char* name;
+  int64_t StudyConfig::*field;
+  int64_t least;
+  const char* expected;
+  int64_t most = 1'000'000'000;
+};
+constexpr CountFlag kCountFlags[] = {
+    {"repetitions", &StudyConfig::repetitions, 1,
+     "1 or more, and 2 or more for an interval", kMostRepetitions},
+    {"batch_size", &StudyConfig::batch_size, 1, "1 or more"},
+    {"microbatches", &StudyConfig::micro_batches, 1, "1 or more"},
+    {"warmup_steps", &StudyConfig::warmup_steps, 0, "0 or more"},
+    {"train_size", &StudyConfig::train_size, 0, "1 or more, or 0 to choose it"},
+    {"threads", &StudyConfig::threads, 0, "1 or more, or 0 to choose it"},
+    {"ablations", &StudyConfig::ablations, 0, "1 or more, or 0 for none",
+     kMostRepetitions},
+    {"traffic_steps", &StudyConfig::traffic_steps, 0,
+     "1 or more, or 0 for none"},
+};
+
 absl::Status CheckNumbers(const StudyConfig& config) {
-  struct Bound {
-    absl::string_view flag;
-    int64_t value, least;
-    absl::string_view expected;
-    int64_t most = 1'000'000'000;
-  };
-  for (const Bound& bound : {
-           Bound{"repetitions", config.repetitions, 1,
-                 "1 or more, and 2 or more for an interval", kMostRepetitions},
-           Bound{"batch_size", config.batch_size, 1, "1 or more"},
-           Bound{"microbatches", config.micro_batches, 1, "1 or more"},
-           Bound{"warmup_steps", config.warmup_steps, 0, "0 or more"},
-           Bound{"train_size", config.train_size, 0,
-                 "1 or more, or 0 to choose it"},
-           Bound{"threads", config.threads, 0, "1 or more, or 0 to choose it"},
-           Bound{"ablations", config.ablations, 0, "1 or more, or 0 for none",
-                 kMostRepetitions},
-           Bound{"traffic_steps", config.traffic_steps, 0,
-                 "1 or more, or 0 for none"},
-       }) {
-    if (bound.value > bound.most) {
-      return BadFlag("--", bound.flag, "=", bound.value, ": expected at most ",
-                     bound.most);
+  for (const CountFlag& flag : kCountFlags) {
+    const int64_t value = config.*flag.field;
+    if (value > flag.most) {
+      return BadFlag("--", flag.name, "=", value, ": expected at most ",
+                     flag.most);
     }
-    if (bound.value >= bound.least) continue;
-    return BadFlag("--", bound.flag, "=", bound.value, ": expected ",
-                   bound.expected);
+    if (value >= flag.least) continue;
+    return BadFlag("--", flag.name, "=", value, ": expected ", flag.expected);
   }
   const int64_t least = config.warmup_steps + kMinMeasuredSteps;
   if (config.max_steps > kMostSteps) {
@@ -368,16 +371,12 @@ absl::StatusOr<StudyConfig> ConfigFromFlags() {
   RETURN_IF_ERROR(SetHosts(&config));
   RETURN_IF_ERROR(SetLists(&config));
   absl::SetFlag(&FLAGS_data_dir, UserPath(absl::GetFlag(FLAGS_data_dir)));
-  config.micro_batches = absl::GetFlag(FLAGS_microbatches);
-  config.repetitions = absl::GetFlag(FLAGS_repetitions);
-  config.ablations = absl::GetFlag(FLAGS_ablations);
+  for (const CountFlag& flag : kCountFlags) {
+    config.*flag.field =
+        *absl::FindCommandLineFlag(flag.name)->TryGet<int64_t>();
+  }
   config.comm_bench = absl::GetFlag(FLAGS_comm_bench);
-  config.traffic_steps = absl::GetFlag(FLAGS_traffic_steps);
-  config.batch_size = absl::GetFlag(FLAGS_batch_size);
   config.max_steps = absl::GetFlag(FLAGS_max_steps);
-  config.warmup_steps = absl::GetFlag(FLAGS_warmup_steps);
-  config.train_size = absl::GetFlag(FLAGS_train_size);
-  config.threads = absl::GetFlag(FLAGS_threads);
   config.cores = host.cores;
   config.cpu_model = host.cpu_model;
   config.oversubscribe = absl::GetFlag(FLAGS_oversubscribe);

@@ -42,6 +42,21 @@ constexpr std::pair<const char*, const char*> kCompared[] = {
     {"cpu_model", "the CPU"},
     {"cores", "the number of cores"}};
 
+// "--repetitions is 3, and was 5", in the order of the flags' names.
+std::vector<std::string> FlagDifferences(
+    const std::map<std::string, std::string>& before,
+    const std::map<std::string, std::string>& now) {
+  std::vector<std::string> differences;
+  for (const auto& [name, value] : now) {
+    const auto was = before.find(name);
+    if (was == before.end() || was->second == value) continue;
+    differences.push_back(absl::StrCat(
+        "--", name, " is ", value.empty() ? "empty" : value, ", and was ",
+        was->second.empty() ? "empty" : was->second));
+  }
+  return differences;
+}
+
 // What may change under --force. Where the source is unknown, the runs'
 // records decide.
 std::vector<std::string> OriginDifferences(const StudyDescription& before,
@@ -133,23 +148,10 @@ absl::StatusOr<StudyDescription> ReadFlagfile(const std::string& path) {
   return description;
 }
 
-std::vector<std::string> Differences(
-    const std::map<std::string, std::string>& before,
-    const std::map<std::string, std::string>& now) {
-  std::vector<std::string> differences;
-  for (const auto& [name, value] : now) {
-    const auto was = before.find(name);
-    if (was == before.end() || was->second == value) continue;
-    differences.push_back(absl::StrCat(
-        "--", name, " is ", value.empty() ? "empty" : value, ", and was ",
-        was->second.empty() ? "empty" : was->second));
-  }
-  return differences;
-}
-
 absl::Status CheckSameStudy(const StudyDescription& folder,
                             const StudyDescription& now, bool force) {
-  const std::vector<std::string> flags = Differences(folder.flags, now.flags);
+  const std::vector<std::string> flags =
+      FlagDifferences(folder.flags, now.flags);
   if (!flags.empty()) {
     return absl::FailedPreconditionError(absl::StrCat(
         "--resume: this is another study than the one in the folder: ",

@@ -39,12 +39,6 @@ absl::StatusOr<std::string> FlagfileText(const StudyDescription& description);
 // Fails, naming file and line, where it is neither a comment nor --flag=value.
 absl::StatusOr<StudyDescription> ReadFlagfile(const std::string& path);
 
-// What `now` has otherwise than `before`, "--repetitions is 3, and was 5", in
-// the order of the flags' names.
-std::vector<std::string> Differences(
-    const std::map<std::string, std::string>& before,
-    const std::map<std::string, std::string>& now);
-
 // Fails, naming every difference, where the two describe different studies: the
 // runs of one would not be repetitions of the other's. `force` lets another
 // version of the code or another machine pass.

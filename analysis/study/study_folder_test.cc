@@ -17,7 +17,6 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 using ::testing::Pair;
 
 class StudyFolderTest : public testing::Test {
@@ -189,11 +188,14 @@ TEST(ReadFlagfile, SaysWhatIsWrong) {
             path + ":2: holds a control character: \"--model=\\x1b[2J\"");
 }
 
-TEST(Differences, NameFlagAndBothValues) {
-  EXPECT_THAT(Differences({{"a", "1"}, {"b", "2"}, {"c", ""}},
-                          {{"a", "1"}, {"b", "3"}, {"c", "x"}, {"new", "y"}}),
-              ElementsAre("--b is 3, and was 2", "--c is x, and was empty"));
-  EXPECT_THAT(Differences(Example().flags, Example().flags), IsEmpty());
+TEST(CheckSameStudy, NamesEveryFlagAndBothValues) {
+  StudyDescription before, now;
+  before.flags = {{"a", "1"}, {"b", "2"}, {"c", ""}};
+  now.flags = {{"a", "1"}, {"b", "3"}, {"c", "x"}, {"new", "y"}};
+  EXPECT_THAT(
+      std::string(CheckSameStudy(before, now, false).message()),
+      HasSubstr(": --b is 3, and was 2; --c is x, and was empty: leave"));
+  EXPECT_TRUE(CheckSameStudy(before, before, false).ok());
 }
 
 TEST(CheckSameStudy, AnotherConfigurationIsAlwaysRefused) {
