@@ -1,82 +1,116 @@
-// Measures what communication costs:
+// What collectives cost, over sizes:
 //
 //   bazel run //comm_bench -- --nproc=2 --collectives=all
 //
-// docs/comm_bench.md describes the modes and what the columns mean.
-
-#include <cstdio>
-#include <vector>
+// docs/comm_bench.md describes the other binaries and what the columns mean.
 
 #include "absl/flags/flag.h"
-#include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
-#include "comm_bench/bench_flags.h"
-#include "comm_bench/collectives/collective.h"
+#include "absl/strings/strip.h"
+#include "comm_bench/flags/flags.h"
+#include "comm_bench/question.h"
 #include "comm_bench/run_rank.h"
-#include "comm_bench/sweep/plan.h"
-#include "comm_bench/sweep/relaunch.h"
-#include "parallel/device/device_facts.h"
-#include "parallel/launch/comm_flags.h"
-#include "parallel/launch/launcher.h"
+#include "comm_bench/sweep/refuse.h"
+#include "comm_bench/sweep/run_sweep.h"
 #include "records/command_line.h"
-#include "records/run_origin.h"
-#include "third_party/absl/status_macros.h"
 
 ABSL_FLAG(bool, list, false, "say what each collective does, and end");
+
+// What is measured.
+ABSL_FLAG(std::string, traffic, "",
+          "of all_to_all_v: file of weights by sending rank");
+ABSL_FLAG(double, traffic_skew, 0, "of all_to_all_v: what low ranks get more");
+ABSL_FLAG(int, group_size, 0, "ranks of each of the groups; 0: one of all");
+ABSL_FLAG(std::string, lines, "both",
+          "of --axis: one (alone), all (at once) or both");
+
+// How it is measured.
+ABSL_FLAG(int, in_flight, 1, "calls started before the first is waited for");
+ABSL_FLAG(std::string, cache, "hot",
+          "hot, or cold: overwritten before each iteration");
+ABSL_FLAG(bool, check, true, "check every element of the result");
+ABSL_FLAG(std::string, layer, "c10d",
+          "c10d (PyTorch's), nccl, mpi (calls of nccl.h, mpi.h), or "
+          "hierarchical (all_reduce within hosts, then across)");
+ABSL_FLAG(bool, cuda_graph, false, "time replays of 20 rounds in a CUDA graph");
+ABSL_FLAG(bool, registered, false, "buffers are registered with NCCL");
+ABSL_FLAG(bool, nccl_choices, true, "read the algorithm from NCCL's log");
+ABSL_FLAG(int, relaunch, 1, "launches of all ranks, which are compared");
+ABSL_FLAG(int, launch, 0, "set by --relaunch: which launch this is");
 
 namespace rankwise::comm_bench {
 namespace {
 
-int List() {
-  for (const Collective* collective : AllCollectives())
-    std::printf("%-15s %s\n", collective->name, collective->summary);
-  return 0;
+void ReadOwn(BenchConfig& config, FlagChecks& checks) {
+  config.list = absl::GetFlag(FLAGS_list);
+  config.traffic_file = UserPath(absl::GetFlag(FLAGS_traffic));
+  config.traffic_skew = absl::GetFlag(FLAGS_traffic_skew);
+  checks.InRange("traffic_skew", config.traffic_skew, 0.0, 10.0);
+  config.group_size = absl::GetFlag(FLAGS_group_size);
+  checks.InRange("group_size", config.group_size, 0);
+  config.lines = absl::GetFlag(FLAGS_lines);
+  checks.OneOf("lines", config.lines, {"both", "one", "all"});
+  MeasureConfig& measure = config.measure;
+  measure.in_flight = absl::GetFlag(FLAGS_in_flight);
+  checks.InRange("in_flight", measure.in_flight, 1, 1024);
+  const std::string cache = absl::GetFlag(FLAGS_cache);
+  checks.OneOf("cache", cache, {"hot", "cold"});
+  measure.cold = cache == "cold";
+  measure.check = absl::GetFlag(FLAGS_check);
+  config.layer = absl::GetFlag(FLAGS_layer);
+  checks.OneOf("layer", config.layer, {"c10d", "nccl", "mpi", "hierarchical"});
+  measure.graph = absl::GetFlag(FLAGS_cuda_graph);
+  measure.registered = absl::GetFlag(FLAGS_registered);
+  config.nccl_choices = absl::GetFlag(FLAGS_nccl_choices);
+  config.relaunch = absl::GetFlag(FLAGS_relaunch);
+  checks.InRange("relaunch", config.relaunch, 1, 1000);
+  measure.launch = absl::GetFlag(FLAGS_launch);
+  checks.InRange("launch", measure.launch, 0);
 }
 
-// What is known of the ranks before any is started.
-Job ExpectedJob(const CommConfig& comm, const LaunchConfig& launch) {
-  Job job;
-  job.world_size = job.ranks_of_host = launch.nproc;
-  if (comm.backend != "auto") job.backend = comm.backend;
-  job.launcher = "nproc";
-  if (VisibleGpus() == 0) job.device = c10::Device(c10::kCPU);
-  job.memory_bytes = CollectHostInfo().memory_bytes;
-  return job;
-}
-
-// Starts the ranks, or is one of them. Returns main's exit code, or why nothing
-// can be run.
-absl::StatusOr<int> Run(int argc, char** argv) {
-  const std::vector<char*> words = ParseFlags(argc, argv);
-  if (words.size() > 1) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "\"", words[1], "\" is not a flag; flags look like --nproc=2"));
+// Names the binaries between which a flag --mode used to choose.
+absl::Status CheckMode(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    absl::string_view word = argv[i];
+    if (!absl::ConsumePrefix(&word, "-")) continue;
+    absl::ConsumePrefix(&word, "-");
+    if (word == "mode" && i + 1 < argc) {
+      word = argv[i + 1];
+    } else if (!absl::ConsumePrefix(&word, "mode=")) {
+      continue;
+    }
+    if (word == "sweep")
+      return Refuse("--mode=sweep: leave it out; no other is left here");
+    for (const absl::string_view name :
+         {"pairs", "new_group", "ladder", "overlap", "replay", "units"}) {
+      if (word == name) {
+        return Refuse("--mode=", name, ": is a binary of its own: ",
+                      "bazel run //comm_bench:", name);
+      }
+    }
   }
-  ASSIGN_OR_RETURN(const BenchConfig config, BenchConfigFromFlags());
-  ASSIGN_OR_RETURN(CommConfig comm, CommConfigFromFlags());
-  RETURN_IF_ERROR(AddFakeFlags(comm));
-  ASSIGN_OR_RETURN(const LaunchConfig launch, LaunchConfigFromFlags());
-  if (absl::GetFlag(FLAGS_list)) return List();
-  if (!InsideLauncher() && !PretendsPeers(comm.backend)) {
-    RETURN_IF_ERROR(MakePlan(config, ExpectedJob(comm, launch)).status());
-    if (config.relaunch > 1) return Relaunch(config, launch, argc, argv);
-    if (launch.nproc > 1) return LaunchRanks(launch, argc, argv);
-  }
-  return RunRanks(config, comm);
+  return absl::OkStatus();
 }
 
 }  // namespace
 }  // namespace rankwise::comm_bench
 
 int main(int argc, char** argv) {
-  rankwise::DescribeCommandLine(
-      "Measures what communication costs.\n"
-      "  bazel run //comm_bench -- --nproc=2 --collectives=all\n"
-      "  torchrun --no-python --nproc-per-node=2 "
-      "bazel-bin/comm_bench/comm_bench"
-      "\nAll flags: --help",
-      "comm_bench/");
-  const absl::StatusOr<int> code = rankwise::comm_bench::Run(argc, argv);
-  return code.ok() ? *code
-                   : rankwise::comm_bench::Report("comm_bench", code.status());
+  namespace bench = rankwise::comm_bench;
+  const absl::Status mode = bench::CheckMode(argc, argv);
+  if (!mode.ok()) return bench::Report("comm_bench", mode);
+  return bench::Answer(
+      {.name = "comm_bench",
+       .usage = "Measures what collectives cost, over sizes.\n"
+                "  bazel run //comm_bench -- --nproc=2 --collectives=all\n"
+                "  torchrun --no-python --nproc-per-node=2 "
+                "bazel-bin/comm_bench/comm_bench\n"
+                "Also :pairs, :new_group, :ladder, :overlap, :replay, :units.",
+       .flags = {bench::ReadCalls, bench::ReadSizes, bench::ReadMesh,
+                 bench::ReadOwn, bench::ReadSync, bench::ReadArrivals,
+                 bench::ReadRows, bench::ReadPrecision, bench::ReadTimer,
+                 bench::ReadSamples, bench::ReadFake, bench::ReadVirtualTime},
+       .plan = bench::MakeSweepPlan,
+       .measure = bench::RunSweep,
+       .compares_with_hardware = true},
+      argc, argv);
 }

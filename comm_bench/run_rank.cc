@@ -7,30 +7,21 @@
 #include <atomic>
 #include <cstdio>
 #include <exception>
-#include <functional>
-#include <list>
+#include <map>
 #include <memory>
-#include <numeric>
-#include <optional>
 #include <string>
-#include <system_error>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "ATen/Parallel.h"
 #include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
-#include "comm_bench/bench_flags.h"
 #include "comm_bench/environment.h"
-#include "comm_bench/modes/modes.h"
 #include "comm_bench/nccl/nccl_log.h"
 #include "comm_bench/nccl/peer_ceiling.h"
 #include "comm_bench/output/output.h"
 #include "comm_bench/sweep/plan.h"
 #include "comm_bench/timing/agreement.h"
-#include "parallel/clock/steady_time.h"
-#include "parallel/comm/backends/fake_backend.h"
 #include "parallel/comm/diagnosis/plain_error.h"
 #include "parallel/device/device_facts.h"
 #include "parallel/launch/comm_flags.h"
@@ -43,9 +34,11 @@
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 
 namespace rankwise::comm_bench {
-namespace {
 
 std::atomic<bool> interrupted{false};
+
+namespace {
+
 std::atomic<int> interrupt_signal{0};  // 0: none came
 static_assert(std::atomic<bool>::is_always_lock_free &&
               std::atomic<int>::is_always_lock_free);
@@ -55,15 +48,6 @@ void NoteInterrupt(int signal) {
   ::alarm(kSecondsToEnd);                // ends the process
   interrupt_signal = signal;
   interrupted = true;
-}
-
-void CatchInterrupts() {
-  struct sigaction action = {};
-  action.sa_handler = NoteInterrupt;
-  action.sa_flags = SA_RESTART | SA_RESETHAND;
-  sigemptyset(&action.sa_mask);
-  for (const int signal : {SIGINT, SIGTERM})
-    sigaction(signal, &action, nullptr);
 }
 
 using Facts = std::vector<std::pair<std::string, std::string>>;
@@ -104,12 +88,15 @@ void AddShortCores(const RunRecord& run, const RankEnv& env, Facts& facts) {
 
 // What distinguishes this run's rows in a CSV file from another's.
 CsvContext ContextOf(const RunRecord& run, const BenchConfig& config) {
+  if (config.csv_file.empty()) return {};
   CsvContext context = {{"run_id", run.run_id},
                         {"backend", run.backend},
                         {"world_size", absl::StrCat(run.world_size)},
                         {"launch", absl::StrCat(config.measure.launch)}};
-  for (const char* flag : {"across", "sync", "in_flight", "cache"})
+  for (const char* flag : {"across", "sync"})
     context.push_back({flag, run.flags.at(flag)});
+  context.push_back({"in_flight", absl::StrCat(config.measure.in_flight)});
+  context.push_back({"cache", config.measure.cold ? "cold" : "hot"});
   return context;
 }
 
@@ -128,53 +115,12 @@ absl::StatusOr<std::unique_ptr<Output>> OpenOutput(
   return output;
 }
 
-// Shows where this runs, and measures. `run` and `environment` may be another
-// rank's of the same process.
-absl::Status Measure(const BenchConfig& config, const Plan& plan,
-                     const RunRecord& run, const EnvironmentRecord& environment,
-                     BenchRank& rank) {
-  ASSIGN_OR_RETURN(const std::unique_ptr<Output> output,
-                   OpenOutput(config, run, environment, *rank.control));
-  Facts facts = FactsOf(run, environment, config);
-  if (rank.comm != nullptr) AddShortCores(run, rank.comm->env(), facts);
-  if (rank.comm != nullptr && !rank.comm->why_on_cpu().empty())
-    facts.push_back({"device", std::string(rank.comm->why_on_cpu())});
-  if (rank.comm != nullptr && !rank.comm->why_backend().empty())
-    facts.push_back({"auto", std::string(rank.comm->why_backend())});
-  if (config.mode == "sweep") {
-    const PeerCeiling ceiling =
-        MeasurePeerCeiling(*rank.control, rank.device, rank.on_one_host);
-    rank.peer_bytes_per_second = ceiling.bytes_per_second;
-    if (!ceiling.text.empty()) facts.push_back({"peer copy", ceiling.text});
-    if (rank.device.is_cuda() && config.nccl_choices &&
-        rank.nccl_log == nullptr) {
-      facts.push_back({"NCCL's log",
-                       "not read for algorithms: NCCL_DEBUG or "
-                       "its file are set, or none can be made"});
-    }
-  }
-  output->Print(FormatFacts(facts));
-  rank.output = output.get();
-  return RunMode(config, plan, rank);
-}
-
-RunningRank Running(const RankEnv& env, c10::Device device) {
-  RunningRank running;
-  running.binary = "comm_bench";
-  running.flags = FlagsOf("comm_bench/");
-  running.env = env;
-  running.devices = {device};
-  running.threads = ThreadsPerRank(absl::GetFlag(FLAGS_threads), env);
-  return running;
-}
-
-Job JobOf(const RankEnv& env, const RunRecord& run, c10::Device device) {
-  return {.world_size = env.world_size,
-          .ranks_of_host = env.local_world_size,
-          .backend = run.backend,
-          .launcher = env.launcher,
-          .device = device,
-          .memory_bytes = run.host.memory_bytes};
+// The flags that every rank must be given alike.
+std::map<std::string, std::string> SharedFlags() {
+  std::map<std::string, std::string> flags = FlagsOf("comm_bench/");
+  for (const char* own : {"record", "csv", "log_dir", "nproc"})
+    flags.erase(own);
+  return flags;
 }
 
 // The group of the plan that `rank` is in; empty: the plan has none.
@@ -185,16 +131,17 @@ std::vector<int> GroupWith(int rank, const Plan& plan) {
   return {};
 }
 
-absl::Status RunConnected(const BenchConfig& config, Communicator& comm,
-                          NcclLogSwitch* nccl_log) {
+absl::Status RunConnected(const Question& question, const BenchConfig& config,
+                          Communicator& comm, NcclLogSwitch* nccl_log) {
   const std::unique_ptr<Control> control =
       MakeGroupControl(comm.process_group());
   RETURN_IF_ERROR(CheckSameFlags(*control, SharedFlags()));
-  RunningRank running = Running(comm.env(), comm.device());
+  RunningRank running = DescribeRank(question, comm.env(), comm.device());
   running.comm = &comm;
   ASSIGN_OR_RETURN(const RunRecord run, DescribeRun(running));
-  ASSIGN_OR_RETURN(const Plan plan,
-                   MakePlan(config, JobOf(comm.env(), run, comm.device())));
+  ASSIGN_OR_RETURN(
+      const Plan plan,
+      question.plan(config, JobOf(comm.env(), run, comm.device())));
   BenchRank rank;
   rank.comm = &comm;
   rank.ranks = GroupWith(comm.rank(), plan);
@@ -217,15 +164,16 @@ absl::Status RunConnected(const BenchConfig& config, Communicator& comm,
     for (const std::string& name : NcclLogSwitch::Variables())
       environment.variables.erase(name);
   }
-  return Measure(config, plan, run, environment, rank);
+  return Measure({question, config, plan, run, environment}, rank);
 }
 
-absl::Status RunRank(const BenchConfig& config, const CommConfig& comm_config,
-                     const RankEnv& env) {
+absl::Status RunRank(const Question& question, const BenchConfig& config,
+                     const CommConfig& comm_config, const RankEnv& env) {
   at::set_num_threads(ThreadsPerRank(absl::GetFlag(FLAGS_threads), env));
   // Before any thread is started. Null: the log is the user's, or not needed.
   std::unique_ptr<NcclLogSwitch> nccl_log;
-  if (config.mode == "sweep" && config.nccl_choices && VisibleGpus() > 0) {
+  if (question.compares_with_hardware && config.nccl_choices &&
+      VisibleGpus() > 0) {
     auto taken = NcclLogSwitch::Take(RereadNcclVariables);
     if (taken.ok()) nccl_log = *std::move(taken);
   }
@@ -233,133 +181,88 @@ absl::Status RunRank(const BenchConfig& config, const CommConfig& comm_config,
                    Communicator::Create(env, comm_config));
   CatchInterrupts();
   try {
-    return RunConnected(config, *comm, nccl_log.get());
+    return RunConnected(question, config, *comm, nccl_log.get());
   } catch (const std::exception& error) {
-    return comm->ExplainFailure(absl::StrCat("--mode=", config.mode), error);
+    return comm->ExplainFailure(question.name, error);
   }
-}
-
-// Ranks that pretend to communicate; they exchange their samples at no cost.
-struct PretendedGroup {
-  PretendedGroup(const FakeBackendConfig& costs, std::vector<int> of)
-      : ranks(std::move(of)),
-        measured(static_cast<int>(ranks.size()), FakeCostsOf(costs, ranks)),
-        free(static_cast<int>(ranks.size()), {}) {}
-
-  const std::vector<int> ranks;  // of the job
-  const FakeWorld measured, free;
-};
-
-// Runs body(rank) for every rank on a thread of its own, once all threads are
-// there. Returns the first rank's error.
-absl::Status OnThreads(int ranks,
-                       const std::function<absl::Status(int)>& body) {
-  enum Signal { kWait, kStart, kGiveUp };
-  std::atomic<Signal> signal = kWait;
-  std::vector<absl::Status> statuses(ranks);
-  std::vector<std::thread> threads;
-  try {
-    while (threads.size() < statuses.size()) {
-      threads.emplace_back([&, rank = static_cast<int>(threads.size())] {
-        signal.wait(kWait);
-        if (signal == kStart) statuses[rank] = body(rank);
-      });
-    }
-    signal = kStart;
-  } catch (const std::system_error& error) {
-    statuses[0] = absl::ResourceExhaustedError(absl::StrCat(
-        "--fake_world_size=", ranks, ": the system starts ", threads.size(),
-        " threads at most: ", error.code().message(),
-        "; pretend fewer ranks, or raise the limit on threads"));
-    signal = kGiveUp;
-  }
-  signal.notify_all();
-  for (std::thread& thread : threads) thread.join();
-  for (const absl::Status& status : statuses) RETURN_IF_ERROR(status);
-  return absl::OkStatus();
-}
-
-// What all ranks that are threads of this process share.
-struct Pretended {
-  const BenchConfig& config;
-  const Plan& plan;
-  const RunRecord& run;
-  const EnvironmentRecord& environment;
-  const FakeWorld& free;  // of all ranks
-};
-
-// One thread of RunPretendedRanks.
-absl::Status RunPretendedRank(const Pretended& shared,
-                              const PretendedGroup& own, int number) {
-  std::optional<VirtualTime> time;
-  if (shared.config.fake_virtual_time) time.emplace();
-  const auto place =
-      static_cast<int>(std::find(own.ranks.begin(), own.ranks.end(), number) -
-                       own.ranks.begin());
-  const std::unique_ptr<Control> control =
-      MakeGroupControl(MakeFakeProcessGroup(shared.free.backend(number)));
-  const std::unique_ptr<Control> group_control =
-      MakeGroupControl(MakeFakeProcessGroup(own.free.backend(place)));
-  BenchRank rank;
-  if (!shared.plan.groups.empty()) rank.ranks = own.ranks;
-  rank.group = MakeFakeProcessGroup(own.measured.backend(place));
-  rank.group_control = group_control.get();
-  rank.control = control.get();
-  rank.stop = &interrupted;
-  try {
-    return Measure(shared.config, shared.plan, shared.run, shared.environment,
-                   rank);
-  } catch (const std::exception& error) {
-    return absl::InternalError(PlainMessage(error));
-  }
-}
-
-absl::Status RunPretendedRanks(const BenchConfig& config,
-                               const CommConfig& comm) {
-  CatchInterrupts();
-  RankEnv env = FakeRankEnvFromFlags();
-  env.local_world_size = env.world_size;
-  const RunningRank running = Running(env, c10::kCPU);
-  ASSIGN_OR_RETURN(RunRecord run, DescribeRun(running));
-  run.backend = comm.backend;
-  ASSIGN_OR_RETURN(const Plan plan,
-                   MakePlan(config, JobOf(env, run, c10::kCPU)));
-  std::vector<int> everybody(env.world_size);
-  std::iota(everybody.begin(), everybody.end(), 0);
-  const PretendedGroup all(comm.fake, everybody);
-  std::list<PretendedGroup> groups;
-  std::vector<const PretendedGroup*> group_of(env.world_size, &all);
-  for (const std::vector<int>& ranks : plan.groups) {
-    groups.emplace_back(comm.fake, ranks);
-    for (const int rank : ranks) group_of[rank] = &groups.back();
-  }
-  const EnvironmentRecord environment = CollectEnvironment(0);
-  const Pretended shared = {config, plan, run, environment, all.free};
-  return OnThreads(env.world_size, [&](int rank) {
-    at::set_num_threads(running.threads);
-    return RunPretendedRank(shared, *group_of[rank], rank);
-  });
 }
 
 }  // namespace
 
-int RunRanks(const BenchConfig& config, const CommConfig& comm) {
+void CatchInterrupts() {
+  struct sigaction action = {};
+  action.sa_handler = NoteInterrupt;
+  action.sa_flags = SA_RESTART | SA_RESETHAND;
+  sigemptyset(&action.sa_mask);
+  for (const int signal : {SIGINT, SIGTERM})
+    sigaction(signal, &action, nullptr);
+}
+
+RunningRank DescribeRank(const Question& question, const RankEnv& env,
+                         c10::Device device) {
+  RunningRank running;
+  running.binary = question.name;
+  running.flags = FlagsOf("comm_bench/");
+  running.env = env;
+  running.devices = {device};
+  running.threads = ThreadsPerRank(absl::GetFlag(FLAGS_threads), env);
+  return running;
+}
+
+Job JobOf(const RankEnv& env, const RunRecord& run, c10::Device device) {
+  return {.world_size = env.world_size,
+          .ranks_of_host = env.local_world_size,
+          .backend = run.backend,
+          .launcher = env.launcher,
+          .device = device,
+          .memory_bytes = run.host.memory_bytes};
+}
+
+absl::Status Measure(const Assignment& assignment, BenchRank& rank) {
+  const auto& [question, config, plan, run, environment] = assignment;
+  ASSIGN_OR_RETURN(const std::unique_ptr<Output> output,
+                   OpenOutput(config, run, environment, *rank.control));
+  Facts facts = FactsOf(run, environment, config);
+  if (rank.comm != nullptr) AddShortCores(run, rank.comm->env(), facts);
+  if (rank.comm != nullptr && !rank.comm->why_on_cpu().empty())
+    facts.push_back({"device", std::string(rank.comm->why_on_cpu())});
+  if (rank.comm != nullptr && !rank.comm->why_backend().empty())
+    facts.push_back({"auto", std::string(rank.comm->why_backend())});
+  if (question.compares_with_hardware) {
+    const PeerCeiling ceiling =
+        MeasurePeerCeiling(*rank.control, rank.device, rank.on_one_host);
+    rank.peer_bytes_per_second = ceiling.bytes_per_second;
+    if (!ceiling.text.empty()) facts.push_back({"peer copy", ceiling.text});
+    if (rank.device.is_cuda() && config.nccl_choices &&
+        rank.nccl_log == nullptr) {
+      facts.push_back({"NCCL's log",
+                       "not read for algorithms: NCCL_DEBUG or "
+                       "its file are set, or none can be made"});
+    }
+  }
+  output->Print(FormatFacts(facts));
+  rank.output = output.get();
+  return question.measure(config, plan, rank);
+}
+
+int RunRanks(const Question& question, const BenchConfig& config,
+             const CommConfig& comm) {
+  const std::string name = question.name;
   PrepareRankProcess();
   if (PretendsPeers(comm.backend))
-    return Report("comm_bench", RunPretendedRanks(config, comm));
+    return Report(name, RunPretendedRanks(question, config, comm));
   const absl::StatusOr<RankEnv> env =
       ReadRankEnv({.master_required = comm.file_store.empty()});
-  if (!env.ok()) return Report("comm_bench", env.status());
+  if (!env.ok()) return Report(name, env.status());
   absl::Status status;
   try {
-    status = RunRank(config, comm, *env);
+    status = RunRank(question, config, comm, *env);
   } catch (const std::exception& error) {  // while connecting
     status = absl::InternalError(PlainMessage(error));
   }
-  return Report(env->world_size == 1
-                    ? "comm_bench"
-                    : absl::StrCat("comm_bench: rank ", env->rank),
-                status, env->rank);
+  return Report(
+      env->world_size == 1 ? name : absl::StrCat(name, ": rank ", env->rank),
+      status, env->rank);
 }
 
 int Report(const std::string& who, const absl::Status& status, int rank) {

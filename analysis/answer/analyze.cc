@@ -11,6 +11,7 @@
 #include "absl/types/span.h"
 #include "analysis/answer/answer.h"
 #include "analysis/plan/score.h"
+#include "analysis/runs/comm_bench.h"
 
 namespace rankwise {
 namespace {
@@ -211,7 +212,7 @@ class Analysis {
     std::set<std::string> backends;
     for (const RunTrace& run : runs_) {
       for (const RankTrace& rank : run.ranks) {
-        if (rank.run.binary == "comm_bench") backends.insert(rank.run.backend);
+        if (IsCommBench(rank.run)) backends.insert(rank.run.backend);
       }
     }
     for (const std::string& backend : backends) {

@@ -89,14 +89,16 @@ using Identity = std::map<std::string, std::string>;
 
 // The flags of comm_bench that change what is measured without being part of a
 // collective record; the others choose rows, or say how long to measure them.
+// One that changes nothing may be missing, as not every binary has it.
 Identity CallFlags(const RunRecord& run) {
   const std::set<std::string> kept = {"arrival_us", "check_collectives",
                                       "traffic", "traffic_skew"};
   Identity flags;
   for (const auto& [name, value] : run.flags) {
+    if (value.empty() || value == "0" || value == "false") continue;
     const bool pretends =
         absl::StartsWith(name, "fake_") && name != "fake_world_size";
-    const bool along = name == "axis" && !value.empty();
+    const bool along = name == "axis";
     if (pretends || along || kept.count(name) > 0) flags[name] = value;
   }
   return flags;

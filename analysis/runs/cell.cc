@@ -18,6 +18,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "analysis/runs/comm_bench.h"
 #include "analysis/stats/statistics.h"
 #include "records/text.h"
 
@@ -394,7 +395,7 @@ std::vector<MeasuredRun> MeasureRuns(absl::Span<const RunTrace> runs,
   std::map<std::pair<size_t, CellKey>, size_t> places;  // of jobs in `measured`
   for (size_t index = 0; index < runs.size(); ++index) {
     const RunTrace& run = runs[index];
-    if (!run.ranks.empty() && run.ranks[0].run.binary == "comm_bench") continue;
+    if (!run.ranks.empty() && IsCommBench(run.ranks[0].run)) continue;
     absl::StatusOr<Throughput> throughput = MeasureThroughput(run, config);
     if (!throughput.ok()) {
       left_out->push_back(std::string(throughput.status().message()));

@@ -419,8 +419,10 @@ TEST(Cell, AnAblationIsACellOfItsOwn) {
 
 TEST(GroupIntoCells, TheBenchmarkHasNoCells) {
   std::vector<std::string> left_out;
-  const RunTrace run = MakeRun({.binary = "comm_bench", .steps = 0});
-  EXPECT_TRUE(GroupIntoCells({run}, {10}, &left_out).empty());
+  for (const char* binary : {"comm_bench", "overlap"}) {
+    const RunTrace run = MakeRun({.binary = binary, .steps = 0});
+    EXPECT_TRUE(GroupIntoCells({run}, {10}, &left_out).empty()) << binary;
+  }
   EXPECT_TRUE(left_out.empty());
 }
 

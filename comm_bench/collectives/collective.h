@@ -130,7 +130,7 @@ struct Collective {
   bool has_elements = true;       // false: barrier, one row without sizes
   bool in_place = true;           // can run in place
   bool prefers_in_place = false;  // what c10d's own call does
-  bool replayable = false;        // --mode=replay repeats a trainer's
+  bool replayable = false;        // //comm_bench:replay repeats it
   bool takes_traffic = false;     // --traffic and --traffic_skew apply to it
   int min_world_size = 1;
   // A call's time is divided by this: 2 for a round trip of which half is

@@ -12,8 +12,8 @@
 #include "ATen/core/Tensor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "analysis/stats/cost_curve.h"
 #include "comm_bench/modes/pair_matrix.h"
-#include "comm_bench/sweep/cost_fit.h"
 #include "comm_bench/timing/timing.h"
 #include "gtest/gtest.h"
 #include "parallel/clock/clock_sync.h"
@@ -86,14 +86,14 @@ INSTANTIATE_TEST_SUITE_P(WorldSize, OracleTest, testing::Values(2, 4));
 
 TEST_P(OracleTest, LatencyAndBandwidth) {
   const FakeBackendConfig costs = {.alpha_us = 10000, .beta_ns_per_byte = 20};
-  std::vector<CostPoint> points;
+  CallSeconds medians;
   for (const int64_t kib : {4, 64, 256, 512, 1024}) {
     const Series series = TimeAllReduces(GetParam(), costs, kib << 10,
                                          {.warmup = 1, .iterations = 11});
-    points.push_back({static_cast<double>(kib << 10),
-                      Summarize(series, Across::kSlowest).median});
+    medians[static_cast<double>(kib << 10)][0] = {
+        Summarize(series, Across::kSlowest).median};
   }
-  const CostFit fit = FitCost(points).value();
+  const CostLine fit = FitCostCurve(medians)->line;
   const std::string ranks = Ranks(GetParam());
   ExpectRecovered("alpha, ms" + ranks, 10, fit.alpha_seconds * 1e3);
   ExpectRecovered("beta, ns/B" + ranks, 20, fit.beta_seconds_per_byte * 1e9);

@@ -74,7 +74,7 @@ bool IsAccepted(const SweepCase& item, const std::string& layer,
   config.place = item.in_place ? "in" : "out";
   config.sizes = {kBytes};
   config.layer = layer;
-  return MakePlan(config, job).ok();
+  return MakeSweepPlan(config, job).ok();
 }
 
 // What becomes of the case in `group`: "", or why it cannot be measured.
@@ -192,7 +192,7 @@ TEST(BackendsTest, NcclIsPlannedToDoWhatGlooDoes) {
 TEST(BackendsTest, AllIsEverythingThatIsAcceptedByName) {
   for (const std::string backend : {"gloo", "shm", "mpi", "fake", "nccl"}) {
     const Job job = {.world_size = 2, .backend = backend};
-    const absl::StatusOr<Plan> plan = MakePlan(Everything(), job);
+    const absl::StatusOr<Plan> plan = MakeSweepPlan(Everything(), job);
     ASSERT_TRUE(plan.ok()) << plan.status();
     std::set<std::string> planned, accepted;
     for (const SweepCase& item : plan->cases) planned.insert(NameOf(item));

@@ -4,7 +4,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -41,12 +40,10 @@ struct MeasureConfig {
   GraphMaker make_graph = MakeDeviceGraph;
 };
 
-// Filled from flags by bench_flags.h.
+// Filled from flags by comm_bench/flags; a binary without a flag has its
+// default.
 struct BenchConfig {
-  // sweep, pairs, new_group, ladder, overlap, replay or units.
-  std::string mode = "sweep";
-  // Flags that differ from their defaults.
-  std::set<std::string> given;
+  bool list = false;  // name the collectives, and measure nothing
 
   // What is swept: the product of all lists.
   std::vector<const Collective*> collectives;
@@ -54,6 +51,7 @@ struct BenchConfig {
   std::vector<ReduceOp> ops = {ReduceOp::SUM};
   std::string place = "auto";  // auto (as c10d's call does it), in, out, both
   std::vector<int64_t> sizes;  // bytes
+  bool sizes_given = false;    // as a list, by --sizes
   // A list was given as "all": what a collective refuses is left out instead of
   // ending the run.
   bool skip_unsupported = false;
@@ -78,6 +76,10 @@ struct BenchConfig {
   bool nccl_choices = true;     // NCCL's algorithm and protocol are read
   // The ranks of --backend=fake are in virtual time (steady_time.h).
   bool fake_virtual_time = false;
+  // As FakeBackendConfig's.
+  std::vector<double> fake_skew_us;
+  int fake_tail_every = 0;
+  double fake_tail_us = 0;
 
   // Of overlap and units: the GEMM's rows and columns; of replay and units: the
   // trainer's records.
@@ -97,11 +99,14 @@ struct BenchConfig {
   int relaunch = 1;  // times that all ranks are started; measure.launch says
                      // which of them this is
 
-  // As a list, by --sizes.
-  bool sizes_given() const { return given.contains("sizes"); }
+  // --iterations, or `usual` without it.
+  int64_t iterations_or(int64_t usual) const {
+    const int64_t given = measure.timing.iterations;
+    return given > 0 ? given : usual;
+  }
 };
 
-// One rank as the benchmark's modes see it.
+// One rank as what measures on it sees it.
 struct BenchRank {
   Communicator* comm = nullptr;  // null where ranks are threads (fake)
   // Of `ranks`: this rank's group of those that the plan names; empty: all.

@@ -6,17 +6,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "comm_bench/sweep/refuse.h"
 #include "parallel/comm/mesh.h"
 #include "records/text.h"
 #include "third_party/absl/status_macros.h"
 
 namespace rankwise::comm_bench {
 namespace {
-
-template <typename... Parts>
-absl::Status Refuse(const Parts&... parts) {
-  return absl::InvalidArgumentError(absl::StrCat(parts...));
-}
 
 // "dp:2,tp:2"
 std::string AsFlag(const std::vector<MeshAxis>& mesh) {
@@ -91,7 +87,7 @@ absl::StatusOr<std::vector<std::vector<int>>> LinesOf(const BenchConfig& config,
                                                       int world_size) {
   std::vector<std::vector<int>> lines;
   if (config.mesh.empty() && config.axis.empty()) {
-    if (!config.given.contains("lines")) return lines;
+    if (config.lines == "both") return lines;
     return Refuse("--lines: needs --axis");
   }
   RETURN_IF_ERROR(CheckTogether(config));

@@ -9,7 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "comm_bench/collectives/traffic_matrix.h"
 #include "comm_bench/sweep/config.h"
 #include "comm_bench/sweep/recorded_traffic.h"
@@ -45,7 +47,7 @@ struct Plan {
   std::vector<Turn> turns = {Turn::kAllGroups};  // of a sweep's call
   // Of a group; uniform unless all_to_all_v is measured.
   TrafficMatrix traffic;
-  // Of sweep and overlap: all requested combinations that can run.
+  // Of a sweep and of overlap: all requested combinations that can run.
   std::vector<SweepCase> cases = {};
   // Of those that cannot, why, a sentence each; only where
   // config.skip_unsupported.
@@ -64,9 +66,38 @@ inline constexpr int kMostPretendedRanks = 10'000;
 // for auto.
 bool PretendsPeers(const std::string& backend);
 
-// InvalidArgument, by the flag's name and with what to do, for all that cannot
-// be measured by these ranks as far as they are known.
-absl::StatusOr<Plan> MakePlan(const BenchConfig& config, const Job& job);
+// What each binary will measure. InvalidArgument, by the flag's name and with
+// what to do, for all that cannot be measured by these ranks as far as they are
+// known.
+absl::StatusOr<Plan> MakeSweepPlan(const BenchConfig& config, const Job& job);
+absl::StatusOr<Plan> MakePairsPlan(const BenchConfig& config, const Job& job);
+absl::StatusOr<Plan> MakeNewGroupPlan(const BenchConfig& config,
+                                      const Job& job);
+absl::StatusOr<Plan> MakeLadderPlan(const BenchConfig& config, const Job& job);
+absl::StatusOr<Plan> MakeOverlapPlan(const BenchConfig& config, const Job& job);
+absl::StatusOr<Plan> MakeReplayPlan(const BenchConfig& config, const Job& job);
+absl::StatusOr<Plan> MakeUnitsPlan(const BenchConfig& config, const Job& job);
+
+// Whether as many ranks may run as threads of this process.
+absl::Status CheckRanks(const Job& job);
+
+// Whether each rank's buffers of `bytes` fit into the host's memory. `flag`
+// asks for them; `at_a_time` follows the number of bytes.
+absl::Status CheckMemory(const BenchConfig& config, const Job& job,
+                         absl::string_view flag, int64_t bytes,
+                         absl::string_view at_a_time = "");
+
+// Whether the case can be measured by `job`.
+using CaseCheck = absl::Status (*)(const SweepCase& item,
+                                   const BenchConfig& config, const Job& job,
+                                   const Plan& plan);
+absl::Status CheckCase(const SweepCase& item, const BenchConfig& config,
+                       const Job& job, const Plan& plan);
+
+// Adds all combinations of the configuration to plan.cases, or to plan.left_out
+// what `check` refuses.
+absl::Status AddCases(const BenchConfig& config, const Job& job,
+                      CaseCheck check, Plan& plan);
 
 // config.measure, completed for a rank on `device`: whether events time it, and
 // whether NCCL's choices are read.
@@ -94,7 +125,7 @@ struct SizedCall {
 std::vector<SizedCall> CallsOf(const SweepCase& item, const BenchConfig& config,
                                const Plan& plan);
 
-// --mode=new_group: config.measure.timing with its defaults, of few iterations.
+// Of making groups: config.measure.timing with its defaults, of few iterations.
 TimingConfig TimingOfGroups(const BenchConfig& config);
 
 }  // namespace rankwise::comm_bench

@@ -29,44 +29,42 @@ BenchConfig AllReduce() {
 }
 
 std::string RefusalOnCpu(const BenchConfig& config) {
-  const absl::Status refused = MakePlan(config, On(c10::kCPU)).status();
+  const absl::Status refused = MakeSweepPlan(config, On(c10::kCPU)).status();
   EXPECT_TRUE(absl::IsInvalidArgument(refused));
-  EXPECT_TRUE(MakePlan(config, On(kGpu)).ok());
-  EXPECT_TRUE(MakePlan(config, {.launcher = "nproc"}).ok()) << "not known yet";
+  EXPECT_TRUE(MakeSweepPlan(config, On(kGpu)).ok());
+  EXPECT_TRUE(MakeSweepPlan(config, {.launcher = "nproc"}).ok())
+      << "not known yet";
   return std::string(refused.message());
 }
 
-TEST(MakePlanTest, WhatABackendLacksIsRefusedOrLeftOut) {
+TEST(MakeSweepPlanTest, WhatABackendLacksIsRefusedOrLeftOut) {
   BenchConfig config = AllReduce();
   config.collectives = AllCollectives();
   config.dtypes = AllDtypes();
   config.ops = AllOps();
   config.skip_unsupported = true;
-  const Plan gloo = *MakePlan(config, {.world_size = 2});
-  const Plan mpi = *MakePlan(config, {.world_size = 2, .backend = "mpi"});
+  const Plan gloo = *MakeSweepPlan(config, {.world_size = 2});
+  const Plan mpi = *MakeSweepPlan(config, {.world_size = 2, .backend = "mpi"});
   // all_reduce, reduce_scatter and reduce of four floating-point types.
   EXPECT_EQ(mpi.cases.size() + 12, gloo.cases.size());
   EXPECT_EQ(mpi.left_out.size(), gloo.left_out.size() + 12);
   config = AllReduce();
   config.ops = {ReduceOp::AVG};
-  EXPECT_EQ(
-      MakePlan(config, {.world_size = 2, .backend = "mpi"}).status().message(),
-      "all_reduce of float32 with op avg: --backend=mpi reduces by sum, "
-      "prod, min and max only; measure sum");
+  EXPECT_EQ(MakeSweepPlan(config, {.world_size = 2, .backend = "mpi"})
+                .status()
+                .message(),
+            "all_reduce of float32 with op avg: --backend=mpi reduces by sum, "
+            "prod, min and max only; measure sum");
 }
 
-TEST(MakePlanTest, NewGroupRefusesWhatOnlyAnOpenEndUses) {
+TEST(MakeNewGroupPlanTest, ManyGroupsAreRefusedAsTheyStayOpen) {
   BenchConfig config;
-  config.mode = "new_group";
-  for (const std::string flag : {"precision", "max_seconds"}) {
-    config.given = {flag};
-    EXPECT_EQ(std::string(MakePlan(config, {}).status().message()),
-              "--" + flag +
-                  ": means nothing to --mode=new_group; it is for "
-                  "--mode=sweep, units");
-  }
-  config.given = {"across", "csv"};
-  EXPECT_TRUE(MakePlan(config, {}).ok());
+  config.measure.timing.iterations = 99;
+  EXPECT_TRUE(MakeNewGroupPlan(config, {}).ok());
+  config.measure.timing.iterations = 100;
+  EXPECT_EQ(std::string(MakeNewGroupPlan(config, {}).status().message()),
+            "--iterations=100 --warmup=1: at most 100 groups are made, as each "
+            "stays open until the end");
 }
 
 TEST(MeasureOnTest, WhatOnlyAGpuCanIsRefusedByItsFlag) {
@@ -90,11 +88,8 @@ TEST(MeasureOnTest, TheHostTimesACpuAndEventsAGpu) {
   EXPECT_FALSE(MeasureOn(c10::kCPU, config).choices);
   EXPECT_TRUE(MeasureOn(kGpu, config).events);
   EXPECT_TRUE(MeasureOn(kGpu, config).choices);
-  config.mode = "ladder";
-  EXPECT_FALSE(MeasureOn(kGpu, config).events) << "its rungs are the host's";
   config.timing = "events";
   EXPECT_TRUE(MeasureOn(kGpu, config).events);
-  config.mode = "sweep";
   config.timing = "host";
   EXPECT_FALSE(MeasureOn(kGpu, config).events);
 }
@@ -104,7 +99,7 @@ TEST(MeasureOnTest, EndsOnOneClockAreTheHosts) {
   config.measure.timing.across = Across::kTransfer;
   EXPECT_FALSE(MeasureOn(kGpu, config).events);
   config.timing = "events";
-  EXPECT_THAT(std::string(MakePlan(config, On(kGpu)).status().message()),
+  EXPECT_THAT(std::string(MakeSweepPlan(config, On(kGpu)).status().message()),
               HasSubstr("use --timing=host"));
 }
 
@@ -113,10 +108,12 @@ std::string MemoryRefusal(const BenchConfig& config, int ranks,
   Job job = On(c10::kCPU);
   job.ranks_of_host = ranks;
   job.memory_bytes = memory_bytes;
-  return std::string(MakePlan(config, job).status().message());
+  const bool units = !config.units.empty() || !config.replay_file.empty();
+  const auto make = units ? MakeUnitsPlan : MakeSweepPlan;
+  return std::string(make(config, job).status().message());
 }
 
-TEST(MakePlanTest, MemoryNamesTheFlagAndTheLimit) {
+TEST(MakeSweepPlanTest, MemoryNamesTheFlagAndTheLimit) {
   constexpr int64_t kGibi = 1 << 30;
   BenchConfig config = AllReduce();
   config.sizes = {8, 2 * kGibi};
@@ -125,7 +122,7 @@ TEST(MakePlanTest, MemoryNamesTheFlagAndTheLimit) {
   EXPECT_EQ(MemoryRefusal(config, 2, 3 * kGibi),
             "--max_bytes: 2 GiB is above the limit of 1.5 GiB: the buffers of "
             "2 ranks must fit into this machine's memory");
-  config.given = {"sizes"};
+  config.sizes_given = true;
   config.measure.in_flight = 4;
   EXPECT_EQ(MemoryRefusal(config, 1, 4 * kGibi),
             "--sizes: 2 GiB is above the limit of 1 GiB: the buffers of 1 rank "
@@ -134,10 +131,10 @@ TEST(MakePlanTest, MemoryNamesTheFlagAndTheLimit) {
   EXPECT_EQ(MemoryRefusal(config, 1, kGibi), "") << "it has none";
 }
 
-TEST(MakePlanTest, RanksThatAreThreadsAreLimited) {
+TEST(MakeSweepPlanTest, RanksThatAreThreadsAreLimited) {
   const auto refusal = [](const char* backend, int ranks) {
     const Job job = {.world_size = ranks, .backend = backend};
-    return std::string(MakePlan(AllReduce(), job).status().message());
+    return std::string(MakeSweepPlan(AllReduce(), job).status().message());
   };
   EXPECT_EQ(refusal("fake", 10'000), "");
   EXPECT_EQ(refusal("gloo", 10'001), "");
@@ -146,7 +143,7 @@ TEST(MakePlanTest, RanksThatAreThreadsAreLimited) {
             "runs every rank of --backend=fake as a thread of this process");
 }
 
-TEST(MakePlanTest, ThreadsTakeMemoryNextToTheirBuffers) {
+TEST(MakeSweepPlanTest, ThreadsTakeMemoryNextToTheirBuffers) {
   constexpr int64_t kMebi = 1 << 20;
   BenchConfig config = AllReduce();
   config.sizes = {64 << 10};
@@ -156,7 +153,7 @@ TEST(MakePlanTest, ThreadsTakeMemoryNextToTheirBuffers) {
              .device = c10::kCPU};
   const auto refusal = [&](int64_t memory_bytes) {
     job.memory_bytes = memory_bytes;
-    return std::string(MakePlan(config, job).status().message());
+    return std::string(MakeSweepPlan(config, job).status().message());
   };
   EXPECT_EQ(refusal(144 * kMebi), "");
   EXPECT_THAT(refusal(143 * kMebi), HasSubstr(" 64 KiB is above the limit of"));
@@ -165,10 +162,9 @@ TEST(MakePlanTest, ThreadsTakeMemoryNextToTheirBuffers) {
             "this machine's memory of 79 MiB");
 }
 
-TEST(MakePlanTest, MemoryIsThatOfAllUnitsAtATime) {
+TEST(MakeUnitsPlanTest, MemoryIsThatOfAllUnitsAtATime) {
   constexpr int64_t kMebi = 1 << 20;
   BenchConfig config;
-  config.mode = "units";
   config.units = {kMebi, kMebi, 4 * kMebi, kMebi, kMebi, kMebi};
   config.prefetch = 0;  // two at a time
   EXPECT_EQ(MemoryRefusal(config, 1, 5 * kMebi), "");
@@ -188,27 +184,27 @@ TEST(MakePlanTest, MemoryIsThatOfAllUnitsAtATime) {
   EXPECT_THAT(MemoryRefusal(config, 1, kMebi), HasSubstr(" GiB at a time"));
 }
 
-TEST(MakePlanTest, WhatCannotRunIsRefusedOrLeftOut) {
+TEST(MakeSweepPlanTest, WhatCannotRunIsRefusedOrLeftOut) {
   BenchConfig config = AllReduce();
   config.collectives = AllCollectives();
   config.measure.in_flight = 2;
   Job job = On(c10::kCPU);
   job.world_size = 2;
-  EXPECT_EQ(std::string(MakePlan(config, job).status().message()),
+  EXPECT_EQ(std::string(MakeSweepPlan(config, job).status().message()),
             "ping_pong with --in_flight=2: a message waits for the one before "
             "it; leave out --in_flight");
   config.skip_unsupported = true;
-  const auto plan = MakePlan(config, job);
+  const auto plan = MakeSweepPlan(config, job);
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_EQ(plan->cases.size(), 12u);
   EXPECT_EQ(plan->left_out.size(), 1u);
 }
 
-TEST(MakePlanTest, WhatNcclHasNotIsRefusedByName) {
+TEST(MakeSweepPlanTest, WhatNcclHasNotIsRefusedByName) {
   BenchConfig config = AllReduce();
   config.collectives = {*FindCollective("barrier")};
   config.layer = "nccl";
-  EXPECT_EQ(std::string(MakePlan(config, On(kGpu)).status().message()),
+  EXPECT_EQ(std::string(MakeSweepPlan(config, On(kGpu)).status().message()),
             "barrier with --layer=nccl: nccl.h has no such call; measure it "
             "with --layer=c10d");
 }
@@ -251,15 +247,14 @@ std::string Recording(RunRecord run,
   return path;
 }
 
-TEST(MakePlanTest, ARecordingOfOtherRanksOrOverGlooIsRefused) {
+TEST(MakeReplayPlanTest, ARecordingOfOtherRanksOrOverGlooIsRefused) {
   BenchConfig config;
-  config.mode = "replay";
   config.replay_file = Recording(FsdpRun());
   const auto refusal = [&](const Job& job) {
-    return std::string(MakePlan(config, job).status().message());
+    return std::string(MakeReplayPlan(config, job).status().message());
   };
   EXPECT_EQ(refusal({}), "");
-  EXPECT_EQ(MakePlan(config, {})->recorded->steps.size(), 1u);
+  EXPECT_EQ(MakeReplayPlan(config, {})->recorded->steps.size(), 1u);
   EXPECT_THAT(refusal({.world_size = 2}),
               HasSubstr("recorded with 1 rank, and here are 2"));
   EXPECT_THAT(refusal({.backend = "nccl"}),
@@ -268,31 +263,29 @@ TEST(MakePlanTest, ARecordingOfOtherRanksOrOverGlooIsRefused) {
   EXPECT_THAT(refusal({.backend = "fake"}), HasSubstr("--backend=fake"));
 }
 
-TEST(MakePlanTest, UnitsAreThoseOfTheFlagOrOfARecording) {
+TEST(MakeUnitsPlanTest, UnitsAreThoseOfTheFlagOrOfARecording) {
   BenchConfig config;
-  config.mode = "units";
   const auto refusal = [&] {
-    return std::string(MakePlan(config, {}).status().message());
+    return std::string(MakeUnitsPlan(config, {}).status().message());
   };
   EXPECT_THAT(refusal(), HasSubstr("needs --units"));
   config.replay_file = Recording(FsdpRun());
   EXPECT_THAT(refusal(), HasSubstr(": holds no reduce_scatter"));
   config.replay_file =
       Recording(FsdpRun(), {ReduceScatter(16), ReduceScatter(8)});
-  EXPECT_THAT(MakePlan(config, {})->units, ElementsAre(8, 16))
+  EXPECT_THAT(MakeUnitsPlan(config, {})->units, ElementsAre(8, 16))
       << "backward reduces the last first";
   config.units = {4};
   EXPECT_THAT(refusal(), HasSubstr("one of the two"));
   config.replay_file = "";
-  EXPECT_THAT(MakePlan(config, {})->units, ElementsAre(4));
+  EXPECT_THAT(MakeUnitsPlan(config, {})->units, ElementsAre(4));
   config.compute_seconds = {1, 2};
   EXPECT_EQ(refusal(),
             "--compute_us: 2 numbers for 1 unit; give one, or one each");
 }
 
-TEST(MakePlanTest, RecordedUnitsMustFitToo) {
+TEST(MakeUnitsPlanTest, RecordedUnitsMustFitToo) {
   BenchConfig config;
-  config.mode = "units";
   config.replay_file =
       Recording(FsdpRun(), {ReduceScatter(1 << 20), ReduceScatter(1 << 20)});
   EXPECT_EQ(MemoryRefusal(config, 1, 2 << 20), "");
@@ -303,13 +296,12 @@ TEST(MakePlanTest, RecordedUnitsMustFitToo) {
 // Why a recording cannot say which units there are.
 std::string UnitsRefusal(const RunRecord& run, const RecordedTransfer& event) {
   BenchConfig config;
-  config.mode = "units";
   config.replay_file = Recording(run, {event});
   const Job job = {.world_size = static_cast<int>(run.world_size)};
-  return std::string(MakePlan(config, job).status().message());
+  return std::string(MakeUnitsPlan(config, job).status().message());
 }
 
-TEST(MakePlanTest, UnitsAreNotReadFromWhatIsReducedOtherwise) {
+TEST(MakeUnitsPlanTest, UnitsAreNotReadFromWhatIsReducedOtherwise) {
   RunRecord run = FsdpRun();
   EXPECT_EQ(UnitsRefusal(run, ReduceScatter(8)), "");
   run.binary = "hybrid";

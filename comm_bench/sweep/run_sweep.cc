@@ -8,9 +8,10 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "analysis/stats/cost_curve.h"
 #include "comm_bench/nccl/layer.h"
 #include "comm_bench/output/output.h"
-#include "comm_bench/sweep/cost_fit.h"
 #include "comm_bench/sweep/measure.h"
 #include "comm_bench/timing/agreement.h"
 #include "parallel/comm/communicator.h"
@@ -59,6 +60,17 @@ void PrintGroups(const BenchConfig& config, const Plan& plan,
       "; times over all ranks taking part, bandwidths of one group\n"));
 }
 
+// "alpha 45.20 us, beta 0.25 ns/B (4 GB/s), median error 3.1 %".
+std::string FormatCost(const CostCurve& cost) {
+  const double beta_ns = cost.line.beta_seconds_per_byte * 1e9;
+  const std::string bandwidth =
+      beta_ns > 0 ? absl::StrFormat(" (%.4g GB/s)", 1 / beta_ns) : "";
+  return absl::StrFormat(
+      "alpha %.2f us, beta %.4g ns/B%s, median error %.1f %%",
+      cost.line.alpha_seconds * 1e6, beta_ns, bandwidth,
+      cost.median_relative_error * 100);
+}
+
 // Measures the rows of one sweep, one after the other.
 struct Sweep {
   const BenchConfig& config;
@@ -71,7 +83,7 @@ struct Sweep {
 
   // Prints one block, with the fits of its costs below it.
   absl::Status RunCase(const SweepCase& item) {
-    std::map<Turn, std::vector<CostPoint>> points;
+    std::map<Turn, CallSeconds> medians;
     for (const SizedCall& next : CallsOf(item, config, plan)) {
       rank.output->Print(next.note);
       if (next.repeats) continue;
@@ -79,20 +91,21 @@ struct Sweep {
       for (const Turn turn : plan.turns) {
         ASSIGN_OR_RETURN(const Row row,
                          RunRow(*item.collective, next.call, turn, alone));
-        points[turn].push_back(
-            {static_cast<double>(row.call().bytes), row.time.median});
+        medians[turn][static_cast<double>(row.call().bytes)][0].push_back(
+            row.time.median);
         if (row.end == Series::End::kInterrupted)
           return Interrupted(rows, "row");
         alone = row.time;
       }
     }
-    for (const auto& [turn, costs] : points) {
-      const absl::StatusOr<CostFit> fit = FitCost(costs);
+    for (const auto& [turn, costs] : medians) {
+      const absl::StatusOr<CostCurve> cost = FitCostCurve(costs);
       const char* who = turn == Turn::kFirstGroup ? "alone: "
-                        : points.size() > 1       ? "all: "
+                        : medians.size() > 1      ? "all: "
                                                   : "";
-      if (fit.ok())
-        rank.output->Print(absl::StrCat("# ", who, FormatCostFit(*fit), "\n"));
+      // One size is that of a call without data.
+      if (cost.ok() && cost->points.size() > 1)
+        rank.output->Print(absl::StrCat("# ", who, FormatCost(*cost), "\n"));
     }
     return absl::OkStatus();
   }

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <functional>
 #include <limits>
 
 #include "absl/strings/str_format.h"
@@ -15,18 +14,8 @@ constexpr double kWindowTolerance = 50e-6;
 constexpr double kWindowShare = 0.1;
 constexpr double kBarrierFactor = 10;
 
-// A number of each extent: of a member, or by a function.
-template <typename Number>
-std::vector<double> Each(const std::vector<Extent>& extents, Number number) {
-  std::vector<double> numbers;
-  for (const Extent& extent : extents) {
-    numbers.push_back(std::invoke(number, extent));
-  }
-  return numbers;
-}
-
 double MedianDuration(const Series& series) {
-  return Median(Each(series.extents, &Extent::slowest_seconds));
+  return Median(NumbersOf(series.extents, &Extent::slowest_seconds));
 }
 
 std::vector<int64_t> Above(const std::vector<double>& values, double limit) {
@@ -129,7 +118,7 @@ std::vector<int64_t> MissedWindows(const Series& series,
 std::vector<int64_t> LeftBarrierLate(const Series& series) {
   if (series.iterations() == 0) return {};
   const std::vector<double> spreads =
-      Each(series.extents, [](const Extent& extent) {
+      NumbersOf(series.extents, [](const Extent& extent) {
         return extent.last_undelayed_start - extent.first_undelayed_start;
       });
   return Above(spreads, std::max({kBarrierFactor * Median(spreads),
@@ -138,7 +127,7 @@ std::vector<int64_t> LeftBarrierLate(const Series& series) {
 }
 
 std::vector<double> Combine(const Series& series, Across across) {
-  return Each(CountedExtents(series), [across](const Extent& extent) {
+  return NumbersOf(CountedExtents(series), [across](const Extent& extent) {
     return CombineOne(extent, across);
   });
 }
@@ -158,9 +147,10 @@ Summary Summarize(const Series& series, Across across) {
   summary.max = sorted.back();
   summary.median_low = interval.low;
   summary.median_high = interval.high;
-  summary.skew = Median(Each(CountedExtents(series), [](const Extent& extent) {
-    return extent.last_start - extent.first_start;
-  }));
+  summary.skew =
+      Median(NumbersOf(CountedExtents(series), [](const Extent& extent) {
+        return extent.last_start - extent.first_start;
+      }));
   return summary;
 }
 

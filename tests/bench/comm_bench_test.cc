@@ -22,7 +22,6 @@
 #include "analysis/runs/run_trace.h"
 #include "parallel/comm/test_process.h"
 #include "records/record.h"
-#include "records/record_writer.h"
 #include "tests/trainer/trainer_process.h"
 
 namespace rankwise {
@@ -215,56 +214,6 @@ TEST(CommBenchTest, OneLineOnly) {
     EXPECT_THAT(row.ranks, ElementsAre(0, 2));
 }
 
-// Four ranks, each of which all-reduces twice along tp and once along dp.
-std::string HybridTraffic() {
-  const std::string path = TemporaryPath("hybrid.jsonl");
-  const auto writer = RecordWriter::Open(path).value();
-  for (int64_t rank = 0; rank < 4; ++rank) {
-    RunRecord run;
-    run.run_id = "run";
-    run.binary = "hybrid";
-    run.backend = "gloo";
-    run.rank = rank;
-    run.world_size = 4;
-    TrafficRecord traffic;
-    traffic.rank = rank;
-    const int64_t first = rank / 2 * 2;
-    for (const std::vector<int64_t>& ranks :
-         {std::vector<int64_t>{first, first + 1},
-          {rank % 2, rank % 2 + 2},
-          {first, first + 1}}) {
-      RecordedTransfer& event = traffic.events.emplace_back();
-      event.op = "all_reduce";
-      event.dtype = "float32";
-      event.count = 250;
-      event.bytes = 1000;
-      event.ranks = ranks;
-      event.end_seconds = 0.001;
-    }
-    EXPECT_TRUE(writer->Write(run).ok());
-    EXPECT_TRUE(writer->Write(traffic).ok());
-  }
-  return path;
-}
-
-TEST(CommBenchTest, ReplaysTheTrafficOfAllAxesOrOfOne) {
-  const std::string replay = absl::StrCat("--replay=", HybridTraffic());
-  const Finished all =
-      RunCommBench(Quick({"--nproc=4", "--mode=replay", replay}));
-  EXPECT_EQ(all.code, 0) << all.err;
-  EXPECT_THAT(all.out, ContainsRegex("\n +3 +3 +0.003 "));
-  const Finished tp = RunCommBench(Quick(
-      {"--nproc=4", "--mode=replay", replay, "--mesh=dp:2,tp:2", "--axis=tp"}));
-  EXPECT_EQ(tp.code, 0) << tp.err;
-  EXPECT_THAT(tp.out, HasSubstr("# only what groups along tp communicated"));
-  EXPECT_THAT(tp.out, ContainsRegex("\n +3 +2 +0.002 "));
-  const Finished none = RunCommBench(Quick(
-      {"--nproc=4", "--mode=replay", replay, "--mesh=tp:4", "--axis=tp"}));
-  EXPECT_EQ(none.code, 2);
-  EXPECT_THAT(none.err, HasSubstr("no group along --axis communicated; what "
-                                  "did: {0,1} {0,2} {1,3} {2,3}"));
-}
-
 TEST(CommBenchTest, RecordsWhereItRan) {
   const std::string records = TemporaryPath("where.jsonl");
   const Finished run =
@@ -363,20 +312,6 @@ INSTANTIATE_TEST_SUITE_P(
          {"--nproc=3", "--collectives=all_to_all_v", "--sizes=4K",
           "--traffic_skew=1"},
          "all_to_all_v"},
-        {"Pairs", {"--nproc=2", "--mode=pairs"}, "[Ll]atency"},
-        {"NewGroup", {"--nproc=2", "--mode=new_group"}, "new_group"},
-        {"Ladder", {"--nproc=2", "--mode=ladder", "--sizes=4K"}, "reducer"},
-        {"Overlap",
-         {"--nproc=2", "--mode=overlap", "--sizes=64K", "--gemm_size=64"},
-         "OSU"},
-        {"OverlapAll",
-         {"--nproc=2", "--mode=overlap", "--sizes=64", "--gemm_size=16",
-          "--collectives=all"},
-         "left out: .*ping_pong"},
-        {"Units",
-         {"--nproc=2", "--mode=units", "--units=64K,2x4K",
-          "--compute_us=100,50,50", "--gemm_size=16"},
-         "1 to 2 .*prefetch 1 "},
         {"List", {"--list"}, "all_reduce +every rank"},
         {"OddSizes",
          {"--nproc=2", "--sizes=7,8,9"},
@@ -387,29 +322,12 @@ INSTANTIATE_TEST_SUITE_P(
         {"SizesRoundedDown",
          {"--nproc=2", "--sizes=9"},
          "# 9 bytes: measured as 8, rounded"},
-        {"OverlapOfRoundedSizes",
-         {"--nproc=2", "--mode=overlap", "--sizes=3", "--gemm_size=16"},
-         "# 3 bytes: measured as 4, rounded"},
-        {"LadderOfRoundedSizes",
-         {"--nproc=2", "--mode=ladder", "--sizes=3"},
-         "# 3 bytes: measured as 4, rounded"},
-        {"FakeStraggler",
-         {"--backend=fake", "--fake_world_size=4", "--fake_alpha_us=1000",
-          "--fake_straggler_rank=2", "--fake_straggler_us=5000",
-          "--fake_virtual_time", "--mode=pairs"},
-         "rank 2 stands out: its messages take 5000 us longer"},
         {"FakeSweep",
          {"--backend=fake", "--fake_world_size=4", "--fake_alpha_us=1000",
           "--sizes=8,4K,64K"},
          "alpha"},
     }),
     [](const auto& info) { return info.param.name; });
-
-TEST(CommBenchTest, HelpIsNoFailure) {
-  const Finished run = RunCommBench({"--help"});
-  EXPECT_EQ(run.code, 0);
-  EXPECT_THAT(run.out, HasSubstr("--collectives"));
-}
 
 TEST(CommBenchTest, RelaunchesAndComparesLaunches) {
   const std::string records = TemporaryPath("launches.jsonl");
@@ -501,166 +419,6 @@ TEST(CommBenchTest, RanksThatDisagreeAboutConnectionsAreNamed) {
                 AllOf(HasSubstr("rank 1"), HasSubstr("check_collectives")));
   }
 }
-
-struct BadInput {
-  const char* name;
-  std::vector<std::string> flags;
-  const char* message;
-};
-
-class CommBenchBadInputTest : public ::testing::TestWithParam<BadInput> {};
-
-TEST_P(CommBenchBadInputTest, EndsInOneLine) {
-  const Finished run = RunCommBench(Quick(GetParam().flags));
-  EXPECT_EQ(run.code, 2);
-  EXPECT_THAT(run.err, HasSubstr(GetParam().message));
-  EXPECT_THAT(std::vector<std::string>(absl::StrSplit(run.err, '\n')),
-              SizeIs(2));
-}
-
-INSTANTIATE_TEST_SUITE_P(
-    All, CommBenchBadInputTest,
-    ::testing::ValuesIn(std::vector<BadInput>{
-        {"UnknownCollective",
-         {"--nproc=2", "--collectives=all_reduce,allreduce2"},
-         "allreduce2"},
-        {"UnknownMode", {"--mode=swep"}, "--mode=swep: must be one of sweep"},
-        {"NoSize", {"--sizes=8,12Q"}, "\"12Q\" is no size"},
-        {"MinAboveMax",
-         {"--min_bytes=1M", "--max_bytes=1K"},
-         "is above --max_bytes"},
-        {"Factor", {"--factor=1"}, "--factor=1: must be at least"},
-        {"FactorNan",
-         {"--factor=nan"},
-         "--factor=nan: must be at least 1.01, and finite"},
-        {"FactorInf",
-         {"--factor=inf"},
-         "--factor=inf: must be at least 1.01, and finite"},
-        {"PrecisionNan", {"--precision=nan"}, "--precision=nan: must be"},
-        {"UnknownFlag", {"--iterationz=3"}, "ERROR: Unknown command line flag"},
-        {"NotANumber", {"--root=many"}, "ERROR: Illegal value 'many'"},
-        {"LargerThanMemory",
-         {"--nproc=2", "--sizes=8,65536G"},
-         "--sizes: 65536 GiB is above the limit of"},
-        {"LargerThanMemoryOfFakeRanks",
-         {"--backend=fake", "--max_bytes=65536G"},
-         "--max_bytes: 65536 GiB is above the limit of"},
-        {"RelaunchesIntoNothing",
-         {"--nproc=2", "--relaunch=2", "--record=/dev/null"},
-         "--record=/dev/null: --relaunch reads its samples back"},
-        {"ReplayOfNothing",
-         {"--mode=replay", "--replay=/dev/null"},
-         "/dev/null: holds no record"},
-        {"TrafficFolder",
-         {"--nproc=2", "--collectives=all_to_all_v", "--traffic=/tmp"},
-         "/tmp: is a folder, not a file"},
-        {"UnknownDtype", {"--dtypes=float8"}, "--dtypes=float8"},
-        {"UnknownOp", {"--ops=median"}, "--ops=median"},
-        {"IntegerAverage",
-         {"--nproc=2", "--dtypes=int32", "--ops=avg"},
-         "the average of integers is no integer"},
-        {"RootOutside",
-         {"--nproc=2", "--collectives=broadcast", "--root=2"},
-         "with --root=2"},
-        {"TooFewRanks", {"--collectives=send_recv"}, "needs at least 2 ranks"},
-        {"InPlaceAllToAll",
-         {"--nproc=2", "--collectives=all_to_all", "--place=in"},
-         "cannot run in place"},
-        {"PingPongInFlight",
-         {"--nproc=2", "--collectives=ping_pong", "--in_flight=2"},
-         "ping_pong with --in_flight=2"},
-        {"GroupSize", {"--nproc=4", "--group_size=3"}, "does not divide"},
-        {"AxisWithoutMesh",
-         {"--nproc=4", "--axis=tp"},
-         "--axis=tp: needs --mesh"},
-        {"UnknownAxis",
-         {"--nproc=4", "--mesh=dp:2,tp:2", "--axis=pp"},
-         "--axis=pp: is no axis of --mesh=dp:2,tp:2; axes of several ranks: "
-         "dp, tp"},
-        {"MeshOfOtherRanks",
-         {"--nproc=4", "--mesh=dp:2,tp:3", "--axis=tp"},
-         "--mesh=dp:2,tp:3: the product of the sizes is 6, but the job has 4 "
-         "ranks"},
-        {"MeshWithoutSize",
-         {"--nproc=4", "--mesh=dp:2,tp", "--axis=tp"},
-         "--mesh=dp:2,tp: \"tp\" must be an axis with its size, such as tp:2"},
-        {"AxisTwice",
-         {"--nproc=4", "--mesh=tp:2,tp:2", "--axis=tp"},
-         "--mesh=tp:2,tp:2: tp is given twice"},
-        {"AxisAndGroupSize",
-         {"--nproc=4", "--mesh=tp:4", "--axis=tp", "--group_size=2"},
-         "--axis and --group_size: give one of them"},
-        {"LinesWithoutAxis",
-         {"--nproc=4", "--lines=one"},
-         "--lines: needs --axis"},
-        {"AxisOfAnotherMode",
-         {"--nproc=4", "--mode=pairs", "--mesh=tp:4", "--axis=tp"},
-         "means nothing to --mode=pairs; it is for --mode=sweep, replay"},
-        {"NoTrafficFile",
-         {"--nproc=2", "--collectives=all_to_all_v", "--traffic=/no/such/file"},
-         "/no/such/file"},
-        {"NoReplayFile", {"--mode=replay"}, "needs --replay=FILE"},
-        {"NoUnits", {"--mode=units"}, "--mode=units: needs --units"},
-        {"BadUnits",
-         {"--mode=units", "--units=8K,0x4K"},
-         "\"0x4K\" must begin with a number of units between 1 and 10000"},
-        {"BadArrival", {"--arrival_us=0,x"}, "--arrival_us=0,x"},
-        {"BadSync", {"--sync=tea"}, "--sync=tea: must be one of"},
-        {"BadPrecision", {"--precision=0"}, "--precision=0"},
-        {"NoFolder", {"--csv=/no/such/folder/a.csv"}, "does not exist"},
-        {"FlagOfAnotherMode",
-         {"--nproc=2", "--mode=pairs", "--group_size=2"},
-         "--group_size: means nothing to --mode=pairs; it is for --mode=sweep"},
-        {"TrafficOfNobody",
-         {"--nproc=2", "--traffic_skew=1"},
-         "only for --collectives=all_to_all_v"},
-        {"FakeFlag",
-         {"--nproc=2", "--fake_skew_us=0,5"},
-         "--fake_skew_us: only for --backend=fake"},
-        {"VirtualTimeOfOthers",
-         {"--nproc=2", "--fake_virtual_time"},
-         "--fake_virtual_time: only for --backend=fake"},
-        {"VirtualTimeOfNothing",
-         {"--backend=fake", "--fake_virtual_time"},
-         "--fake_virtual_time: needs --fake_alpha_us"},
-        {"VirtualTimeOfComputations",
-         {"--backend=fake", "--fake_alpha_us=50", "--fake_virtual_time",
-          "--mode=overlap"},
-         "--fake_virtual_time: means nothing to --mode=overlap"},
-        {"TooManyArrivals",
-         {"--nproc=2", "--arrival_us=0,1,2"},
-         "3 numbers for 2 ranks"},
-        {"FakeRelaunch",
-         {"--backend=fake", "--relaunch=2"},
-         "--relaunch=2: only where"},
-        {"Word", {"all_reduce"}, "\"all_reduce\" is not a flag"},
-        {"FakeProcesses", {"--backend=fake", "--nproc=2"}, "leave out --nproc"},
-        {"FakeLadder",
-         {"--backend=fake", "--mode=ladder"},
-         "--mode=ladder: not with --backend=fake"},
-        {"NcclOnCpu",
-         {"--device=cpu", "--backend=gloo", "--layer=nccl"},
-         "--layer=nccl: NCCL runs on GPUs only"},
-        {"EventsOnCpu",
-         {"--device=cpu", "--backend=gloo", "--timing=events"},
-         "--timing=events: a CPU has no events"},
-        {"GraphOnCpu",
-         {"--device=cpu", "--backend=gloo", "--cuda_graph"},
-         "--cuda_graph: a CPU has no graphs"},
-        {"RegisteredOnCpu",
-         {"--device=cpu", "--backend=gloo", "--registered"},
-         "--registered: only NCCL registers buffers"},
-        {"RegisteredInAGraph",
-         {"--nproc=2", "--registered", "--cuda_graph"},
-         "--registered, --cuda_graph: not together"},
-        {"LevelsOfABroadcast",
-         {"--nproc=2", "--collectives=broadcast", "--layer=hierarchical"},
-         "only all_reduce among all ranks is supported"},
-        {"LayerOfAnotherMode",
-         {"--nproc=2", "--mode=pairs", "--layer=nccl"},
-         "--layer: means nothing to --mode=pairs"},
-    }),
-    [](const auto& info) { return info.param.name; });
 
 // Two ranks on each of two hosts that agents on this machine pretend.
 TEST(CommBenchTest, HierarchicalAllReducesAreRowsOfTheirOwn) {

@@ -63,6 +63,12 @@ const char* const kPrograms[] = {"analysis/compare/compare",
                                  "analysis/study/study",
                                  "comm_bench/comm_bench",
                                  "comm_bench/cuda/micro",
+                                 "comm_bench/ladder",
+                                 "comm_bench/new_group",
+                                 "comm_bench/overlap",
+                                 "comm_bench/pairs",
+                                 "comm_bench/replay",
+                                 "comm_bench/units",
                                  "parallel/pipeline/show",
                                  "samplers/show",
                                  "tests/faults/kill_campaign",
@@ -99,7 +105,7 @@ std::vector<Case> Cases() {
         {absl::StrCat("analysis/compare/compare MISSING/before ", unreadable),
          kBadUsage});
   }
-  const std::string replay = "comm_bench/comm_bench --mode=replay --replay=";
+  const std::string replay = "comm_bench/replay --replay=";
   const std::string show = "parallel/pipeline/show --schedule=";
   const std::string cifar = " --dataset=cifar10 --data_dir=";
   for (const std::string& command : std::vector<std::string>{

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Records the runs of docs/plan.md, "Scored", and prints the planner's predictions next to them. After
-# ./bazelw build //trainers/... //comm_bench //analysis:plan, on a machine that does nothing else:
+# ./bazelw build //trainers/... //comm_bench //comm_bench:overlap //analysis:plan, on a machine that does nothing else:
 #   tests/figures/plan_score.sh DIR [shm|hosts|fake5us|fake20us]...
 # Without names, all four sets. The runs of each are repeated in rounds, each in a random order. A run writes DIR/SET/NAME-xRANKS-repN.jsonl when it has
 # finished, and is skipped where that file exists, so the same command continues after an interruption. hosts needs root (tests/cluster/cluster.sh).
@@ -62,7 +62,7 @@ fitted() {
   for ranks in 2 4; do
     echo "ddp-skip_communication $ranks trainers/ddp --skip_communication --batch_size=$((8 / ranks))"
     echo "links $ranks comm_bench/comm_bench --collectives=all_reduce,all_gather,reduce_scatter,ping_pong --sizes=1K,4K,16K,64K,256K,1M,4M"
-    echo "overlap $ranks comm_bench/comm_bench --mode=overlap --gemm_size=128 --collectives=all_reduce,all_gather,reduce_scatter --sizes=64K,256K,1M"
+    echo "overlap $ranks comm_bench/overlap --gemm_size=128 --collectives=all_reduce,all_gather,reduce_scatter --sizes=64K,256K,1M"
   done
 }
 

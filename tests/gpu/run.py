@@ -267,8 +267,8 @@ def benchmarks(runner):
         runner.run_program(f"comm_bench_{layer}", [*sweep, f"--layer={layer}"])
         runner.run_program(f"comm_bench_{layer}_graph", [*sweep, f"--layer={layer}", "--cuda_graph"])
     runner.run_program("comm_bench_registered", [*sweep, "--layer=nccl", "--registered"])
-    runner.run_program("comm_bench_ladder", ["comm_bench/comm_bench", f"--nproc={world}", "--backend=nccl",
-                                             "--device=cuda", "--mode=ladder", f"--record={out}/ladder.jsonl"])
+    runner.run_program("comm_bench_ladder", ["comm_bench/ladder", f"--nproc={world}", "--backend=nccl",
+                                             "--device=cuda", f"--record={out}/ladder.jsonl"])
 
 
 def trainers(runner):

@@ -91,7 +91,7 @@ class RunnerTest(unittest.TestCase):
         self.assertEqual(self.compare(1, dry_run=True)["reasons"], ["dry run"])
 
     def test_every_benchmark_and_trainer_is_one_row(self):
-        for name in ("comm_bench/comm_bench", "comm_bench/cuda/micro", "trainers/single", "trainers/ddp", "trainers/fsdp",
+        for name in ("comm_bench/comm_bench", "comm_bench/cuda/micro", "comm_bench/ladder", "trainers/single", "trainers/ddp", "trainers/fsdp",
                      "trainers/data_parallel", "trainers/tensor_parallel"):
             self.write(name, "#!/bin/sh\nexit 0\n")
         for name in ("trainers/pipeline", "trainers/model_parallel"):

@@ -1,0 +1,14 @@
+#include "absl/flags/flag.h"
+#include "comm_bench/flags/flags.h"
+
+ABSL_FLAG(bool, fake_virtual_time, false,
+          "calls take exactly what they cost, in a time of their own that "
+          "passes at once; needs --fake_alpha_us");
+
+namespace rankwise::comm_bench {
+
+void ReadVirtualTime(BenchConfig& config, FlagChecks&) {
+  config.fake_virtual_time = absl::GetFlag(FLAGS_fake_virtual_time);
+}
+
+}  // namespace rankwise::comm_bench
