@@ -103,12 +103,12 @@ int64_t LargestWorldSize(const NetworkModel& network) {
 absl::Status WriteAstraSim(const NetworkModel& network,
                            const std::string& path) {
   const int64_t npus = absl::GetFlag(FLAGS_npus);
-  const absl::StatusOr<MessageLine> line =
-      LineOfMessages(network, absl::GetFlag(FLAGS_message_bytes));
-  if (!line.ok()) return absl::FailedPreconditionError(line.status().message());
+  ASSIGN_OR_RETURN(
+      const MessageLine line,
+      LineOfMessages(network, absl::GetFlag(FLAGS_message_bytes)));
   ASSIGN_OR_RETURN(
       const std::string text,
-      AstraSimNetwork(*line, npus > 0 ? npus : LargestWorldSize(network)));
+      AstraSimNetwork(line, npus > 0 ? npus : LargestWorldSize(network)));
   return ReplaceFile(path, text);
 }
 

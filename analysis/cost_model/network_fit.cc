@@ -272,7 +272,7 @@ absl::StatusOr<NetworkModel> FitNetwork(absl::Span<const RunTrace> runs,
   network.collectives = CostsOf(samples, /*across_hosts=*/false, left_out);
   network.across_hosts = CostsOf(samples, /*across_hosts=*/true, left_out);
   if (network.collectives.empty() && network.across_hosts.empty()) {
-    return absl::NotFoundError(
+    return absl::FailedPreconditionError(
         "the records hold no collective that two or more ranks measured at "
         "three or more sizes, through c10d and by the host's clock: run "
         "comm_bench with --nproc=2 --record=FILE");

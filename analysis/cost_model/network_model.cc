@@ -323,7 +323,7 @@ absl::StatusOr<CostEstimate> NetworkModel::Estimate(
       across && collective == "all_reduce" ? RingAcrossHosts(bytes, world_size)
                                            : std::nullopt;
   if (!ring.has_value()) {
-    return absl::NotFoundError(absl::StrCat(
+    return absl::FailedPreconditionError(absl::StrCat(
         "the costs of ", collective, across ? " across hosts" : "", " over ",
         name.empty() ? backend : name,
         " were not measured: run comm_bench with --collectives=", collective,

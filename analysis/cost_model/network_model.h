@@ -127,9 +127,9 @@ struct NetworkModel {
   // measured world sizes both curves are taken to this one by their growth, and
   // weighted by how near they are (on a logarithmic scale); beyond them the
   // nearest is. For a world size measured on several numbers of hosts, uses the
-  // curve with the nearest number of ranks per host. NotFound, naming what to
-  // measure, where the collective was not; InvalidArgument for bytes below 0
-  // and world sizes below 1.
+  // curve with the nearest number of ranks per host. FailedPrecondition, naming
+  // what to measure, where the collective was not; InvalidArgument for bytes
+  // below 0 and world sizes below 1.
   absl::StatusOr<CostEstimate> Estimate(absl::string_view collective,
                                         double bytes, int64_t world_size,
                                         int64_t hosts = 1) const;
@@ -165,9 +165,9 @@ std::vector<CollectiveCosts> LinkAcrossHosts(double alpha_seconds,
 
 // From the collective records of the selected comm_bench runs, of one backend.
 // Rows that CollectSamples leaves out and collectives with too few sizes are
-// appended to `left_out`, with the reason, unless that is null. NotFound,
-// saying what to run, where nothing is left; InvalidArgument where backends
-// differ.
+// appended to `left_out`, with the reason, unless that is null.
+// FailedPrecondition, saying what to run, where nothing is left;
+// InvalidArgument where backends differ.
 absl::StatusOr<NetworkModel> FitNetwork(
     absl::Span<const RunTrace> runs,
     std::vector<std::string>* left_out = nullptr,
@@ -195,7 +195,8 @@ struct MessageLine {
 // The curve's line between two ranks, scaled to what messages of `bytes` take:
 // of ping_pong, which times one message at a time as a pipeline's link is used,
 // or else of send_recv. The lines between hosts are used only if neither was
-// measured within one. NotFound, saying what to measure, if there are none.
+// measured within one. FailedPrecondition, saying what to measure, if there are
+// none.
 absl::StatusOr<MessageLine> LineOfMessages(const NetworkModel& network,
                                            double bytes);
 

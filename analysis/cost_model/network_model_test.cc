@@ -152,7 +152,7 @@ TEST(Estimate, OneRankPaysNothing) {
 TEST(Estimate, WhatWasNotMeasuredIsNamed) {
   const auto cost =
       Network(Growth::kRing, {CurveOf(2, 1)}).Estimate("broadcast", 8, 2);
-  EXPECT_EQ(cost.status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(cost.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(cost.status().message()),
               HasSubstr("--collectives=broadcast"));
 }
@@ -315,7 +315,7 @@ TEST(FitNetwork, NothingMeasuredSaysWhatToRun) {
   for (const std::vector<RunTrace>& runs :
        {std::vector<RunTrace>{}, {MakeBenchRun({.world_size = 1})}}) {
     const auto network = FitNetwork(runs);
-    EXPECT_EQ(network.status().code(), absl::StatusCode::kNotFound);
+    EXPECT_EQ(network.status().code(), absl::StatusCode::kFailedPrecondition);
     EXPECT_THAT(std::string(network.status().message()),
                 HasSubstr("run comm_bench with --nproc=2 --record=FILE"));
   }

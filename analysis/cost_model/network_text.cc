@@ -381,7 +381,7 @@ absl::StatusOr<MessageLine> LineOfMessages(const NetworkModel& network,
                                            double bytes) {
   const CollectiveCosts* costs = CostsOfMessages(network);
   if (costs == nullptr) {
-    return absl::NotFoundError(
+    return absl::FailedPreconditionError(
         absl::StrCat("no messages were measured over ", network.backend,
                      ": run comm_bench with --nproc=2 "
                      "--collectives=ping_pong,send_recv --record=FILE"));

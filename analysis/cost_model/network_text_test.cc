@@ -53,7 +53,7 @@ TEST(LineOfMessages, TakesThoseBetweenHostsWhereNoneWereWithinOne) {
 
 TEST(LineOfMessages, SaysWhatToMeasure) {
   const auto line = LineOfMessages(NetworkWith("all_reduce"), 8);
-  EXPECT_EQ(line.status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(line.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(line.status().message()),
               HasSubstr("--collectives=ping_pong,send_recv"));
 }

@@ -157,7 +157,7 @@ TEST(TwoLinks, AHostThatIsSlowerThanTheLinkSetsThePace) {
 TEST(TwoLinks, WhatIsMissingIsNamed) {
   const auto unknown =
       FlatNetwork(1e-5, 1e-9).Estimate("all_reduce", 1e6, 4, 2);
-  EXPECT_EQ(unknown.status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(unknown.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(unknown.status().message()),
               HasSubstr("all_reduce across hosts over flat were not measured"));
   EXPECT_THAT(std::string(FlatNetwork(1e-5, 1e-9)

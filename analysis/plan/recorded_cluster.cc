@@ -320,11 +320,9 @@ absl::StatusOr<Cluster> ClusterFromRecords(absl::Span<const RunTrace> runs,
     cluster.device.memory_bytes = static_cast<double>(one.host.memory_bytes) /
                                   static_cast<double>(cluster.devices_per_node);
   }
-  absl::StatusOr<NetworkModel> network =
-      FitNetwork(runs, nullptr, {.most_ranks = which.most_exchanging_ranks});
-  if (absl::IsNotFound(network.status()))
-    return absl::FailedPreconditionError(network.status().message());
-  ASSIGN_OR_RETURN(cluster.network, std::move(network));
+  ASSIGN_OR_RETURN(
+      cluster.network,
+      FitNetwork(runs, nullptr, {.most_ranks = which.most_exchanging_ranks}));
   const bool cores_communicate =
       RanOnCpu(one) && one.host.cores > 0 && cluster.network.backend != "fake";
   const int64_t left =
