@@ -273,7 +273,7 @@ class Analysis {
     for (int ahead = 1; ahead <= kSizesAhead; ++ahead) {
       Layout layout;
       layout.dp = largest << ahead;
-      layout.batch_per_rank = static_cast<int64_t>(last->rank_batch);
+      layout.micro_batch = static_cast<int64_t>(last->rank_batch);
       if (knows_link) layout.ranks_per_host = largest / last->hosts;
       layout.hierarchical = IsHierarchical(last->run);
       if (!Keep("prediction of " + layout.Name(), predictor.Predict(layout),

@@ -82,7 +82,7 @@ void AddPrediction(const Prediction& prediction, const ScoredPrediction* scored,
   const std::string unit = prediction.unit.RateName();
   table.AddRow();
   table.Add("layout", "layout", Word(prediction.layout.Name()), kLeft);
-  table.Add("ranks", "ranks", Whole(prediction.layout.world_size()));
+  table.Add("ranks", "ranks", Whole(prediction.layout.ranks()));
   table.Add("step ms", "predicted_seconds",
             Milliseconds(prediction.step_seconds));
   table.Add("interval", "predicted_seconds_low,predicted_seconds_high",

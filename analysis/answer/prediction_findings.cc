@@ -77,7 +77,7 @@ Finding WhatComesNext(const Answer& answer) {
     speeds.push_back(absl::StrFormat(
         "%.0f %s on %d ranks (%s)",
         prediction.unit.Rate(prediction.examples_per_second),
-        prediction.unit.RateName(), prediction.layout.world_size(),
+        prediction.unit.RateName(), prediction.layout.ranks(),
         RateInterval(prediction)));
     for (const std::string& line : prediction.extrapolations) {
       if (!absl::c_linear_search(extrapolations, line))
@@ -88,7 +88,7 @@ Finding WhatComesNext(const Answer& answer) {
   }
   return {"What happens at the next size",
           absl::StrCat(
-              "With a batch of ", answer.predictions[0].layout.batch_per_rank,
+              "With a batch of ", answer.predictions[0].layout.micro_batch,
               " per rank, ddp would train ", absl::StrJoin(speeds, ", "), ".",
               links,
               extrapolations.empty()

@@ -1,17 +1,11 @@
 #include "analysis/plan/layout.h"
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "parallel/pipeline/schedule/schedule.h"
 #include "third_party/absl/status_macros.h"
 
 namespace rankwise::plan {
 namespace {
-
-bool CutsBackward(const std::string& schedule) {
-  return schedule == "zbv" || absl::StartsWith(schedule, "zero_bubble");
-}
 
 absl::Status Divides(const char* what, int64_t size, const char* axis,
                      int64_t ranks) {
@@ -30,36 +24,6 @@ std::vector<Stage> EqualBlocks(const Model& model, int64_t stages) {
 }
 
 }  // namespace
-
-std::string MeshName(const Layout& layout) {
-  std::vector<std::string> axes;
-  const std::pair<const char*, int64_t> sizes[] = {{"pp ", layout.pp},
-                                                   {"dp ", layout.dp},
-                                                   {"cp ", layout.cp},
-                                                   {"tp ", layout.tp}};
-  for (const auto& [name, size] : sizes) {
-    if (size > 1) axes.push_back(absl::StrCat(name, size));
-  }
-  return axes.empty() ? "1 rank" : absl::StrJoin(axes, " x ");
-}
-
-std::string DetailsOf(const Layout& layout) {
-  std::string text;
-  if (layout.pp > 1) {
-    absl::StrAppend(&text, layout.schedule);
-    if (layout.schedule == "interleaved_1f1b")
-      absl::StrAppend(&text, " x", layout.chunks);
-    absl::StrAppend(&text, ", ");
-  }
-  absl::StrAppend(&text, layout.micro_batches, " x ", layout.micro_batch);
-  if (layout.zero > 0) absl::StrAppend(&text, ", ZeRO ", layout.zero);
-  if (layout.sequence_parallel) absl::StrAppend(&text, ", sequence parallel");
-  if (layout.recompute == Recompute::kFull)
-    absl::StrAppend(&text, ", recompute");
-  if (layout.recompute == Recompute::kAttention)
-    absl::StrAppend(&text, ", selective recompute");
-  return text;
-}
 
 absl::StatusOr<Engine> OwnEngine(absl::string_view precision, bool on_cpu) {
   Engine engine;
@@ -130,12 +94,11 @@ absl::Status CheckLayout(const Model& model, const Layout& layout,
     return absl::InvalidArgumentError(
         "recomputation needs ZeRO, pp, cp or tp: single and ddp have none");
   }
-  if (layout.zero == 3 && CutsBackward(layout.schedule)) {
+  if (layout.zero == 3 && layout.cuts_backward()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "ZeRO 3 with ", layout.schedule, ", which splits backward"));
   }
-  const bool interleaves = layout.schedule == "interleaved_1f1b";
-  if (interleaves && layout.micro_batches % layout.pp != 0) {
+  if (layout.interleaves() && layout.micro_batches % layout.pp != 0) {
     return absl::InvalidArgumentError(absl::StrCat(
         layout.micro_batches, " micro-batches on ", layout.pp, " stages"));
   }
@@ -155,8 +118,8 @@ std::string CommandOf(const Model& model, const Layout& layout,
     absl::StrAppend(&text, " --pp=", layout.pp, " --cp=", layout.cp,
                     " --tp=", layout.tp);
     if (layout.pp > 1) absl::StrAppend(&text, " --schedule=", layout.schedule);
-    if (layout.schedule == "interleaved_1f1b")
-      absl::StrAppend(&text, " --chunks=", layout.chunks);
+    if (layout.interleaves())
+      absl::StrAppend(&text, " --chunks=", layout.stages_per_rank());
     if (layout.sequence_parallel)
       absl::StrAppend(&text, " --sequence_parallel");
   }

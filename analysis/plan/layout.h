@@ -1,5 +1,5 @@
-// One way to divide training among ranks, and what the program that runs it
-// does and keeps.
+// What the program that runs a layout does and keeps, and which layouts it can
+// run.
 #ifndef RANKWISE_ANALYSIS_PLAN_LAYOUT_H_
 #define RANKWISE_ANALYSIS_PLAN_LAYOUT_H_
 
@@ -11,39 +11,9 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "analysis/plan/model.h"
+#include "analysis/prediction/layout.h"
 
 namespace rankwise::plan {
-
-// What backward computes again instead of keeping it.
-enum class Recompute {
-  kNone,
-  kAttention,  // the attention's weights (Korthikanti et al. 2022, section 5)
-  kFull,       // everything but inputs
-};
-
-// Ranks are on the mesh (pp, dp, cp, tp), the last changes fastest.
-struct Layout {
-  int64_t pp = 1, dp = 1, cp = 1, tp = 1;
-  int zero = 0;  // ZeRO's stage; 0: replicas
-  std::string schedule = "1f1b";
-  int64_t chunks = 1;       // stages of each rank along pp
-  int64_t micro_batch = 1;  // examples
-  int64_t micro_batches = 1;
-  Recompute recompute = Recompute::kNone;
-  bool sequence_parallel = false;
-
-  int64_t ranks() const { return pp * dp * cp * tp; }
-  int64_t stages() const { return pp * chunks; }
-  int64_t global_batch() const { return micro_batch * micro_batches * dp; }
-  // Along tp and cp and the micro-batches, but not the model in stages.
-  bool is_data_parallel() const { return pp * cp * tp == 1; }
-};
-
-// "pp 8 x dp 2 x tp 8"; "1 rank".
-std::string MeshName(const Layout& layout);
-// With everything else: "interleaved_1f1b x3, 64 x 1, ZeRO 1, sequence
-// parallel, recompute": 64 micro-batches of 1 example.
-std::string DetailsOf(const Layout& layout);
 
 // What of time and memory depends on the program, not on the layout.
 struct Engine {

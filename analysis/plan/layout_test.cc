@@ -44,8 +44,8 @@ TEST(LayoutTest, IsNamedAndRun) {
                 .micro_batches = 8,
                 .recompute = Recompute::kFull};
   layout.sequence_parallel = true;
-  EXPECT_EQ(MeshName(layout), "pp 2 x dp 3 x tp 4");
-  EXPECT_EQ(DetailsOf(layout),
+  EXPECT_EQ(layout.MeshName(), "pp 2 x dp 3 x tp 4");
+  EXPECT_EQ(layout.Details(),
             "interleaved_1f1b x2, 8 x 4, ZeRO 1, sequence parallel, recompute");
   EXPECT_EQ(layout.global_batch(), 96);
   EXPECT_EQ(CommandOf(*NamedModel("nano"), layout, "bf16"),
@@ -55,7 +55,7 @@ TEST(LayoutTest, IsNamedAndRun) {
             "--precision=bf16 --model=gpt --model_size=nano");
   EXPECT_EQ(CommandOf(*NamedModel("gpt3-175b"), {.dp = 2}, "fp32"),
             "//trainers:ddp -- --nproc=2 --batch_size=1 --precision=fp32");
-  EXPECT_EQ(MeshName({}), "1 rank");
+  EXPECT_EQ(Layout().MeshName(), "1 rank");
 }
 
 int64_t BlocksOf(const std::vector<Stage>& cut) {

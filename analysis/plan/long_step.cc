@@ -36,7 +36,7 @@ std::optional<ShorterSteps> Shorten(const Layout& layout, int64_t longest,
   const int64_t both = std::lcm(period, layout.pp);
   if (both <= longest / 2) {
     period = both;
-  } else if (layout.chunks > 1) {
+  } else if (layout.stages_per_rank() > 1) {
     period = (period + layout.pp - 1) / layout.pp * layout.pp;
   }
   ShorterSteps steps{layout, layout};

@@ -116,8 +116,8 @@ TEST(RankMemoryTest, ActivationsAreThoseOfTheTrainers) {
     ASSERT_EQ(ranks.size(), one.megabytes.size());
     for (size_t rank = 0; rank < ranks.size(); ++rank) {
       EXPECT_NEAR(1e-6 * ranks[rank].activations, one.megabytes[rank], 0.051)
-          << MeshName(one.layout) << ", " << DetailsOf(one.layout) << ", "
-          << one.precision << ", rank " << rank;
+          << one.layout.FullName() << ", " << one.precision << ", rank "
+          << rank;
     }
   }
 }

@@ -45,8 +45,8 @@ std::vector<std::string> RowOf(const PlannedLayout& planned,
   const auto share = [&step](double seconds) {
     return absl::StrFormat("%.1f", 100 * seconds / step.seconds);
   };
-  return {MeshName(planned.layout),
-          DetailsOf(planned.layout),
+  return {planned.layout.MeshName(),
+          planned.layout.Details(),
           SecondsText(step.seconds),
           IntervalText(step.interval),
           absl::StrFormat("%.0f", TokensPerRank(planned, model)),
@@ -103,7 +103,7 @@ Json LayoutJson(const PlannedLayout& planned, const Model& model) {
           {"tp", layout.tp},
           {"zero", layout.zero},
           {"schedule", layout.pp > 1 ? layout.schedule : ""},
-          {"stages_per_rank", layout.chunks},
+          {"stages_per_rank", layout.stages_per_rank()},
           {"micro_batch", layout.micro_batch},
           {"micro_batches", layout.micro_batches},
           {"recompute", layout.recompute == Recompute::kFull},
@@ -166,12 +166,12 @@ std::string SearchText(const SearchResult& result, const Setting& setting,
       Counted(result.ranks, "rank"), Counted(result.global_batch, "example"),
       result.layouts, result.fit, result.simulated, table.ToString());
   const PlannedLayout& first = result.best.front();
-  absl::StrAppend(&text, MeshName(first.layout), " is the fastest");
+  absl::StrAppend(&text, first.layout.MeshName(), " is the fastest");
   if (result.best.size() > 1) {
     const PlannedLayout& next = result.best[1];
     absl::StrAppend(&text, ", ",
                     PercentText(next.step.seconds / first.step.seconds - 1),
-                    " before ", MeshName(next.layout));
+                    " before ", next.layout.MeshName());
     if (next.step.seconds < first.step.interval.high)
       absl::StrAppend(&text, ", which is within its interval");
   }
@@ -197,7 +197,7 @@ std::string ScalingChart(absl::Span<const SearchResult> results,
     absl::StrAppendFormat(&text, "%7d |%-*s %5.1f %%  MFU %4.1f %%  %s\n",
                           results[i].ranks, kBarColumns,
                           std::string(columns, '#'), 100 * rates[i] / rates[0],
-                          100 * best.step.mfu, MeshName(best.layout));
+                          100 * best.step.mfu, best.layout.MeshName());
   }
   return text;
 }

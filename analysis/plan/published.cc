@@ -52,10 +52,6 @@ absl::StatusOr<double> StepSeconds(const Model& model, const Layout& layout,
   return step.seconds;
 }
 
-std::string NameOf(const Layout& layout) {
-  return absl::StrCat(MeshName(layout), ", ", DetailsOf(layout));
-}
-
 // Table 5, seconds; and of section 6.3 the MFU of 530B with 8 replicas.
 absl::StatusOr<PublishedTable> Iterations() {
   constexpr double kSeconds[][2] = {
@@ -78,7 +74,7 @@ absl::StatusOr<PublishedTable> Iterations() {
     ASSIGN_OR_RETURN(const double predicted,
                      StepSeconds(model, layout, Megatron2022()));
     table.rows.push_back(
-        {size.model, NameOf(layout), seconds, predicted, dp == 1});
+        {size.model, layout.FullName(), seconds, predicted, dp == 1});
     return absl::OkStatus();
   };
   for (size_t i = 0; i < std::size(kSizes); ++i) {
@@ -131,13 +127,13 @@ absl::StatusOr<std::vector<PublishedTable>> Figure1() {
           static_cast<double>(model.blocks) * model.BlockParameters() /
           static_cast<double>(layout.ranks()));
       state.rows.push_back(
-          {model.name, NameOf(layout), kState[i],
+          {model.name, layout.FullName(), kState[i],
            StateMemory({parameters, parameters}, layout, Megatron2022())
                    .state() /
                kGiB,
            true});
       ASSIGN_OR_RETURN(const double bytes, BlockActivations(model, layout));
-      activations.rows.push_back({model.name, NameOf(layout),
+      activations.rows.push_back({model.name, layout.FullName(),
                                   kActivations[i][selective], bytes / kGiB,
                                   true});
     }
@@ -171,7 +167,7 @@ absl::StatusOr<PublishedTable> Figure7() {
                                      kModes[mode].sequence_parallel);
       ASSIGN_OR_RETURN(const double bytes, BlockActivations(model, layout));
       if (mode == 0) all = bytes;
-      table.rows.push_back({model.name, NameOf(layout), kShares[i][mode],
+      table.rows.push_back({model.name, layout.FullName(), kShares[i][mode],
                             100 * bytes / all, true});
     }
   }
@@ -217,7 +213,7 @@ absl::StatusOr<PublishedTable> WeakScaling() {
     ASSIGN_OR_RETURN(const double predicted,
                      StepSeconds(model, layout, Megatron2021()));
     table.rows.push_back(
-        {row.name, NameOf(layout),
+        {row.name, layout.FullName(),
          flops / (1e12 * row.tflops * static_cast<double>(row.ranks)),
          predicted});
   }

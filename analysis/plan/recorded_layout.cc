@@ -1,5 +1,6 @@
 #include "analysis/plan/recorded_layout.h"
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <utility>
@@ -92,11 +93,10 @@ absl::StatusOr<Layout> LayoutOf(const RunRecord& run, int64_t global_batch) {
   layout.dp = run.world_size / (layout.pp * layout.cp * layout.tp);
   layout.zero = static_cast<int>(NumberFlagOf(run, "zero", 0));
   if (layout.pp > 1) layout.schedule = FlagOf(run, "schedule");
-  if (layout.pp > 1 &&
-      (layout.schedule == "interleaved_1f1b" || layout.schedule == "zbv")) {
-    const double chunks = NumberFlagOf(run, "chunks", 0);
-    layout.chunks = chunks > 0 ? std::llround(chunks) : 2;
-  }
+  const bool has_chunks = layout.interleaves() || layout.schedule == "zbv";
+  layout.chunks =
+      has_chunks ? std::llround(std::max(0.0, NumberFlagOf(run, "chunks", 0)))
+                 : 1;
   const bool meshed = run.binary == "hybrid" || run.binary == "pipeline";
   const double micro_batches =
       NumberFlagOf(run, meshed ? "microbatches" : "accumulate", 1);

@@ -252,7 +252,7 @@ Table LayoutTable(const PlanScore& score) {
         known ? one.step.memory.sum() / one.measured_bytes - 1 : std::nan("");
     if (known) memory.push_back(std::abs(off));
     AddRow(one, table);
-    table.Add("layout", "layout", Word(one.Name()), kLeft);
+    table.Add("layout", "layout", Word(one.layout.FullName()), kLeft);
     table.Add("planned ms", "planned_seconds",
               ShortMilliseconds(one.step.seconds));
     table.Add("range", "planned_seconds_low,planned_seconds_high",
@@ -298,10 +298,6 @@ Table RegretTable(const PlanScore& score) {
 }
 
 }  // namespace
-
-std::string ScoredLayout::Name() const {
-  return absl::StrCat(MeshName(layout), ", ", DetailsOf(layout));
-}
 
 absl::StatusOr<PlanScore> ScorePlans(absl::Span<const RunTrace> runs,
                                      const ScoreConfig& config) {

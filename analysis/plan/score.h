@@ -29,7 +29,6 @@ struct ScoredLayout {
   // Of the rank that held most, by kind; 0: not recorded.
   double measured_bytes = 0;
 
-  std::string Name() const;  // "pp 2 x dp 2, 1f1b, 4 x 1"
   double Error() const { return step.seconds / measured_seconds - 1; }
   bool IsCovered() const {
     return measured_seconds >= step.interval.low &&

@@ -70,7 +70,7 @@ RunTrace Recorded(const Layout& layout, double times, int repetition,
   RunTrace run =
       MakeRun({.binary = BinaryOf(layout),
                .world_size = layout.ranks(),
-               .run_id = absl::StrCat(MeshName(layout), DetailsOf(layout),
+               .run_id = absl::StrCat(layout.MeshName(), layout.Details(),
                                       repetition)});
   for (RankTrace& rank : run.ranks) {
     rank.run.forward_flops_per_example = truth.setting().model.ForwardFlops();

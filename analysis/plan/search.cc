@@ -56,7 +56,7 @@ class MeshLayouts {
     if (layout_.pp == 1) return AddOptions("1f1b", 1);
     for (const std::string& schedule : config_.schedules) {
       if (schedule != "interleaved_1f1b") {
-        AddOptions(schedule, schedule == "zbv" ? 2 : 1);
+        AddOptions(schedule, OwnChunks(schedule));
         continue;
       }
       for (int64_t chunks = 2; chunks <= kMostChunks; ++chunks) {
@@ -159,14 +159,14 @@ absl::Status NothingFits(const SearchConfig& config, const Setting& setting,
       "no layout of %d ranks fits into %.1f GB per rank: the one that takes "
       "least, %s (%s), takes %.1f GB or more; give more ranks, a smaller "
       "model, or a smaller --sequence_length",
-      config.ranks, 1e-9 * limit, MeshName(smallest), DetailsOf(smallest),
+      config.ranks, 1e-9 * limit, smallest.MeshName(), smallest.Details(),
       1e-9 * least_bytes));
 }
 
 void LeaveOut(const Layout& layout, const absl::Status& reason,
               SearchResult& result) {
   if (++result.left_out > 1) return;
-  result.why_left_out = absl::StrCat(MeshName(layout), " (", DetailsOf(layout),
+  result.why_left_out = absl::StrCat(layout.MeshName(), " (", layout.Details(),
                                      "): ", reason.message());
 }
 

@@ -109,8 +109,8 @@ TEST(SearchTest, ListsEachMeshOnceTheFastestFirst) {
   for (size_t i = 1; i < result.best.size(); ++i) {
     EXPECT_LE(result.best[i - 1].step.seconds, result.best[i].step.seconds);
     for (size_t j = 0; j < i; ++j) {
-      EXPECT_NE(MeshName(result.best[i].layout),
-                MeshName(result.best[j].layout));
+      EXPECT_NE(result.best[i].layout.MeshName(),
+                result.best[j].layout.MeshName());
     }
   }
 }
@@ -165,7 +165,7 @@ TEST(SearchTest, LeavesOutSchedulesThatCannotBeSimulated) {
   const auto result = Search(steps, config);
   ASSERT_TRUE(result.ok()) << result.status();
   ASSERT_EQ(result->best.size(), 1u);
-  EXPECT_EQ(MeshName(result->best[0].layout), "dp 1021");
+  EXPECT_EQ(result->best[0].layout.MeshName(), "dp 1021");
   EXPECT_EQ(result->left_out, 2) << "with recomputation and without";
   EXPECT_THAT(SearchText(*result, setting, "fp32"),
               HasSubstr("Not simulated, though possibly faster: 2 layouts, "

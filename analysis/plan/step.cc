@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "absl/algorithm/container.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "analysis/plan/link_run.h"
 #include "analysis/prediction/recordings.h"
@@ -29,11 +28,6 @@ StageCosts CostsOf(const PassSeconds& seconds, double output_bytes) {
   costs.input_grad_seconds = costs.backward_seconds - costs.weight_grad_seconds;
   costs.output_bytes = output_bytes;
   return costs;
-}
-
-bool CutsBackward(const Layout& layout) {
-  return layout.schedule == "zbv" ||
-         absl::StartsWith(layout.schedule, "zero_bubble");
 }
 
 int64_t GradientRanks(const Layout& layout) { return layout.dp * layout.cp; }
@@ -165,10 +159,10 @@ absl::StatusOr<double> StepModel::LeastSeconds(const Layout& layout) {
     }
     least = std::max(least, before + m * busy);
     const PassSeconds pass = work.Of((*cut)[rank]).seconds;
-    before += pass.Forward() + (CutsBackward(layout) ? 0 : pass.Backward());
+    before += pass.Forward() + (layout.cuts_backward() ? 0 : pass.Backward());
   }
   if (layout.pp > 1) least /= setting_.cluster.slowdown_by_others;
-  if (layout.is_data_parallel() || CutsBackward(layout)) return least;
+  if (layout.is_data_parallel() || layout.cuts_backward()) return least;
   // Rank 0 begins first and ends last, with stage 0, whose gradients follow.
   const Stage& first = (*cut)[0];
   return least +

@@ -125,7 +125,7 @@ TEST(StepTest, PartsAddUp) {
   for (const Layout& layout : layouts) {
     const Step step = *steps.Predict(layout);
     EXPECT_NEAR(SumOf(step.parts), step.seconds, 0.02 * step.seconds)
-        << MeshName(layout);
+        << layout.MeshName();
     EXPECT_LT(step.interval.low, step.seconds);
     EXPECT_GT(step.interval.high, step.seconds);
   }
@@ -360,7 +360,7 @@ TEST(StepTest, AStepDoesNotDependOnTheLayoutsBeforeIt) {
           {&backward, layouts[layouts.size() - 1 - i]}}) {
       EXPECT_EQ(steps->Quick(layout)->seconds,
                 StepModel::Create(setting)->Quick(layout)->seconds)
-          << MeshName(layout) << ", " << DetailsOf(layout);
+          << layout.FullName();
     }
   }
 }
@@ -405,12 +405,12 @@ TEST(StepTest, NoLayoutIsFasterThanItsBound) {
       if (!step.ok()) continue;
       ++tried;
       EXPECT_LE(*steps.LeastSeconds(layout), step->seconds * (1 + 1e-9))
-          << MeshName(layout) << ", " << DetailsOf(layout);
+          << layout.FullName();
       EXPECT_LE(*steps.LeastBytes(layout), step->memory.sum() * (1 + 1e-9))
-          << MeshName(layout) << ", " << DetailsOf(layout);
+          << layout.FullName();
       EXPECT_LE(steps.WithoutMessages(layout)->sum(),
                 step->memory.sum() * (1 + 1e-9))
-          << MeshName(layout) << ", " << DetailsOf(layout);
+          << layout.FullName();
     }
     EXPECT_GT(tried, 200);
   }
@@ -431,7 +431,7 @@ TEST(StepTest, AnExtrapolatedStepIsThatOfTheWholeSchedule) {
         const auto step = extrapolated.Predict(layout);
         if (!step.ok()) continue;
         ++tried;
-        SCOPED_TRACE(MeshName(layout) + ", " + DetailsOf(layout));
+        SCOPED_TRACE(layout.FullName());
         const Step whole = *simulated.Predict(layout);
         const double near = 1e-9 * whole.seconds;
         EXPECT_NEAR(step->seconds, whole.seconds, near);

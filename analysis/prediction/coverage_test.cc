@@ -135,8 +135,7 @@ std::vector<std::pair<std::string, double>> Cover(
     const auto predictor = Predictor::Create(runs, Network(study, trial), {});
     EXPECT_TRUE(predictor.ok()) << predictor.status();
     for (size_t i = 0; i < worlds.size(); ++i) {
-      const Printed row =
-          Row(*predictor, {.dp = worlds[i], .batch_per_rank = 64});
+      const Printed row = Row(*predictor, {.dp = worlds[i], .micro_batch = 64});
       const double truth = TrueStep(study, worlds[i], placement.Next());
       held[i].Add(row.interval.low <= truth && truth <= row.interval.high);
       kinds[i] = row.kind;
@@ -215,10 +214,9 @@ TEST(PredictionCoverage, OfPipelines) {
     add("gpipe", 8);
     const auto predictor = Predictor::Create(runs, FlatNetwork(0, 0), {});
     ASSERT_TRUE(predictor.ok()) << predictor.status();
-    const Printed row = Row(*predictor, {.pp = 2,
-                                         .batch_per_rank = 16,
-                                         .micro_batches = 16,
-                                         .schedule = "1f1b"});
+    const Printed row = Row(
+        *predictor,
+        {.pp = 2, .schedule = "1f1b", .micro_batch = 16, .micro_batches = 16});
     const double truth = PipelineStepSeconds(
         run_of("1f1b", 16, std::exp(0.05 * normal(random))));
     held.Add(row.interval.low <= truth && truth <= row.interval.high);
@@ -238,12 +236,11 @@ TEST(PredictionCoverage, APipelineWithoutOthersToTryTheModelOnIsARange) {
   }
   const auto predictor = Predictor::Create(runs, FlatNetwork(0, 0), {});
   ASSERT_TRUE(predictor.ok()) << predictor.status();
-  EXPECT_EQ(Row(*predictor, {.pp = 2,
-                             .batch_per_rank = 16,
-                             .micro_batches = 8,
-                             .schedule = "1f1b"})
-                .kind,
-            "range, if model exact");
+  EXPECT_EQ(
+      Row(*predictor,
+          {.pp = 2, .schedule = "1f1b", .micro_batch = 16, .micro_batches = 8})
+          .kind,
+      "range, if model exact");
 }
 
 }  // namespace

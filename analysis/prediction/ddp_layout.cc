@@ -299,7 +299,7 @@ absl::StatusOr<SimulatedLayout> SimulateDdpLayout(
                      "//trainers:ddp -- --nproc=2 --traffic_steps=10 "
                      "--record=FILE"));
   }
-  const double batch = static_cast<double>(layout.batch_per_rank);
+  const double batch = static_cast<double>(layout.micro_batch);
   ASSIGN_OR_RETURN(
       ComputeSource source,
       FindCompute(recordings, batch, layout.dp, layout.ranks_per_host));

@@ -23,7 +23,7 @@ DdpRunForTest Ranks(int64_t world_size, int64_t batch = 64) {
 }
 
 Layout Ddp(int64_t dp, int64_t batch = 64) {
-  return {.dp = dp, .batch_per_rank = batch};
+  return {.dp = dp, .micro_batch = batch};
 }
 
 double Seconds(const DdpRecordings& recordings, const Layout& layout,

@@ -87,7 +87,7 @@ TEST(Hosts, ThePredictionSaysWhatTheLinkCosts) {
   const std::vector<RunTrace> runs = {RunOf(1, 1, 0, 1), RunOf(2, 1, 0, 1)};
   const auto predictor = Predictor::Create(runs, Network(), {});
   ASSERT_TRUE(predictor.ok()) << predictor.status();
-  Layout layout = {.dp = 8, .batch_per_rank = 64, .ranks_per_host = 2};
+  Layout layout = {.dp = 8, .micro_batch = 64, .ranks_per_host = 2};
   const auto flat = predictor->Predict(layout);
   ASSERT_TRUE(flat.ok()) << flat.status();
   EXPECT_THAT(flat->assumptions,
@@ -120,7 +120,7 @@ TEST(Hosts, ALinkThatIsNotKnownIsAskedFor) {
   const auto predictor = Predictor::Create(runs, network, {});
   ASSERT_TRUE(predictor.ok()) << predictor.status();
   const auto prediction =
-      predictor->Predict({.dp = 4, .batch_per_rank = 64, .ranks_per_host = 2});
+      predictor->Predict({.dp = 4, .micro_batch = 64, .ranks_per_host = 2});
   EXPECT_THAT(std::string(prediction.status().message()),
               HasSubstr("all_reduce across hosts"));
 }
@@ -133,7 +133,7 @@ TEST(Hosts, PipelinesPassTheirMessagesOverTheLink) {
   const auto predictor = Predictor::Create(runs, network, {});
   ASSERT_TRUE(predictor.ok()) << predictor.status();
   Layout layout = {
-      .pp = 2, .batch_per_rank = 16, .micro_batches = 4, .schedule = "1f1b"};
+      .pp = 2, .schedule = "1f1b", .micro_batch = 16, .micro_batches = 4};
   const double near = predictor->Predict(layout)->step_seconds;
   layout.ranks_per_host = 1;
   const auto far = predictor->Predict(layout);

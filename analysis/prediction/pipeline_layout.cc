@@ -39,12 +39,6 @@ using Recordings = std::vector<const RecordedPipeline*>;
 // which the stages' gradients are done.
 using StageGradients = std::vector<std::vector<double>>;  // [pp][], bytes
 
-bool CutsBackward(const Schedule& schedule) {
-  return absl::c_any_of(schedule.actions[0], [](const Action& action) {
-    return action.kind == ActionKind::kWeightGrad;
-  });
-}
-
 absl::Status NothingFits(const Layout& layout, const char* why) {
   return absl::FailedPreconditionError(absl::StrCat(
       layout.Name(), ": ", why,
@@ -52,7 +46,7 @@ absl::Status NothingFits(const Layout& layout, const char* why) {
       "//trainers:pipeline -- --nproc=",
       layout.pp, " --pp=", layout.pp, " --schedule=", layout.schedule,
       layout.chunks > 0 ? absl::StrCat(" --chunks=", layout.chunks) : "",
-      " --batch_size=", layout.batch_per_rank,
+      " --batch_size=", layout.micro_batch,
       " --microbatches=", layout.micro_batches, " --record=FILE"));
 }
 
@@ -67,12 +61,16 @@ absl::StatusOr<Recordings> FindStages(
         std::abs(std::log(micro_batches / layout.micro_batches)),
         recorded.schedule);
   };
-  const bool cuts = CutsBackward(schedule);
+  // A schedule from a file may cut backward, too.
+  const bool cuts =
+      absl::c_any_of(schedule.actions[0], [](const Action& action) {
+        return action.kind == ActionKind::kWeightGrad;
+      });
   bool other_stages = true;
   std::map<std::tuple<bool, int64_t, double, std::string>, Recordings> found;
   for (const RecordedPipeline& recorded : recordings) {
     if (recorded.pp != layout.pp || recorded.stages != schedule.num_stages() ||
-        recorded.micro_batch_examples != layout.batch_per_rank) {
+        recorded.micro_batch_examples != layout.micro_batch) {
       continue;
     }
     other_stages = false;

@@ -94,12 +94,12 @@ std::vector<RecordedPipeline> Recorded(const PipelineRunForTest& config) {
 }
 
 Layout LayoutOf(const PipelineRunForTest& config) {
-  return {.dp = config.dp,
-          .pp = config.pp,
-          .batch_per_rank = config.micro_batch,
-          .micro_batches = config.micro_batches,
+  return {.pp = config.pp,
+          .dp = config.dp,
           .schedule = config.schedule,
-          .chunks = config.chunks};
+          .chunks = config.chunks,
+          .micro_batch = config.micro_batch,
+          .micro_batches = config.micro_batches};
 }
 
 // Without costs of messages: the trainer's own count.

@@ -222,7 +222,7 @@ absl::StatusOr<std::string> PredictSizes(const Predictor& predictor,
                                          int64_t global_batch) {
   // The efficiency of weak scaling, or under a global batch of strong scaling,
   // is against one rank with this batch (docs/metrics.md).
-  const Layout one = {.batch_per_rank =
+  const Layout one = {.micro_batch =
                           global_batch > 0 ? global_batch : batch_per_rank};
   const auto base = predictor.Predict(one);
   std::vector<Prediction> predictions;
@@ -230,13 +230,13 @@ absl::StatusOr<std::string> PredictSizes(const Predictor& predictor,
   if (!base.ok()) {
     refusals =
         absl::StrCat("No efficiency against one rank with batch ",
-                     one.batch_per_rank, ": ", base.status().message(), ".\n");
+                     one.micro_batch, ": ", base.status().message(), ".\n");
   }
   for (int64_t size : sizes) {
     const Layout layout =
         OverHosts({.dp = size,
-                   .batch_per_rank = global_batch > 0 ? global_batch / size
-                                                      : batch_per_rank});
+                   .micro_batch = global_batch > 0 ? global_batch / size
+                                                   : batch_per_rank});
     if (global_batch % size != 0) {
       absl::StrAppend(&refusals, "Not predicted: ", layout.Name(),
                       ": a global batch of ", global_batch,

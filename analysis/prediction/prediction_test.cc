@@ -36,7 +36,7 @@ DdpRunForTest Ranks(int64_t world_size, int64_t batch = 64) {
 }
 
 Layout Ddp(int64_t dp, int64_t batch = 64) {
-  return {.dp = dp, .batch_per_rank = batch};
+  return {.dp = dp, .micro_batch = batch};
 }
 
 TEST(Layout, SaysWhatItIs) {
@@ -44,11 +44,11 @@ TEST(Layout, SaysWhatItIs) {
   Layout buckets = Ddp(8);
   buckets.bucket_bytes = 4e6;
   EXPECT_EQ(buckets.Name(), "ddp x8, buckets of 4 MB");
-  const Layout hybrid = {.dp = 2,
-                         .pp = 4,
-                         .batch_per_rank = 8,
-                         .micro_batches = 8,
-                         .schedule = "1f1b"};
+  const Layout hybrid = {.pp = 4,
+                         .dp = 2,
+                         .schedule = "1f1b",
+                         .micro_batch = 8,
+                         .micro_batches = 8};
   EXPECT_EQ(hybrid.Name(), "1f1b pp 4 x dp 2, 8 micro-batches");
   Layout chunks = hybrid;
   chunks.schedule = "interleaved_1f1b";
@@ -167,11 +167,11 @@ TEST(Predictor, PredictsHybrids) {
   config.all_reduce_seconds = 0.004;
   const std::vector<RunTrace> runs = {MakePipelineRun(config)};
   const Predictor predictor = Make(runs, FlatNetwork(0, 1e-9));
-  const auto prediction = predictor.Predict({.dp = 2,
-                                             .pp = 2,
-                                             .batch_per_rank = 16,
-                                             .micro_batches = 4,
-                                             .schedule = "1f1b"});
+  const auto prediction = predictor.Predict({.pp = 2,
+                                             .dp = 2,
+                                             .schedule = "1f1b",
+                                             .micro_batch = 16,
+                                             .micro_batches = 4});
   ASSERT_TRUE(prediction.ok()) << prediction.status();
   EXPECT_NEAR(prediction->step_seconds, PipelineStepSeconds(config), 1e-6);
   EXPECT_NEAR(prediction->examples_per_second,

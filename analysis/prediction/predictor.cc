@@ -126,7 +126,7 @@ std::vector<double> OtherBuckets(const DdpRecordings& ddp,
   std::vector<double> limits;
   if (layout.dp == 1) return limits;
   const BucketPlan& plan =
-      NearestPlan(ddp.plans, layout.batch_per_rank, layout.dp);
+      NearestPlan(ddp.plans, layout.micro_batch, layout.dp);
   std::set<std::vector<double>> seen = {
       NumbersOf(plan.buckets, &ReadyBucket::bytes)};
   for (double bytes : kBucketBytes) {
@@ -195,7 +195,7 @@ ModelError TryOnRecorded(const DdpRecordings& ddp,
   for (const auto& [configuration, seconds] : measured) {
     const auto [dp, hosts, batch] = configuration;
     const Layout layout = {.dp = dp,
-                           .batch_per_rank = static_cast<int64_t>(batch),
+                           .micro_batch = static_cast<int64_t>(batch),
                            .ranks_per_host = hosts > 1 ? dp / hosts : 0,
                            .hierarchical = ddp.runs[0].hierarchical};
     AddError(SimulateDdpLayout(ddp, layout, network), seconds, errors);
@@ -205,12 +205,12 @@ ModelError TryOnRecorded(const DdpRecordings& ddp,
 
 // The layout in which a pipeline ran.
 Layout LayoutOf(const RecordedPipeline& pipeline) {
-  return {.dp = pipeline.dp,
-          .pp = pipeline.pp,
-          .batch_per_rank = static_cast<int64_t>(pipeline.micro_batch_examples),
-          .micro_batches = pipeline.micro_batches,
+  return {.pp = pipeline.pp,
+          .dp = pipeline.dp,
           .schedule = pipeline.schedule,
-          .chunks = pipeline.stages / pipeline.pp};
+          .chunks = pipeline.stages / pipeline.pp,
+          .micro_batch = static_cast<int64_t>(pipeline.micro_batch_examples),
+          .micro_batches = pipeline.micro_batches};
 }
 
 // The model's error for pipelines: predicts each recorded configuration from
@@ -257,12 +257,11 @@ std::string ModelErrorLine(const ModelError& error, bool is_pipeline) {
 Prediction Summarize(const Layout& layout, SimulatedLayout simulated,
                      const ModelError& error) {
   // The step of a single rank is recorded, not modelled.
-  const bool modelled = layout.world_size() > 1;
+  const bool modelled = layout.ranks() > 1;
   Prediction prediction{EstimateStep(simulated.runs, simulated.waiting,
                                      modelled ? error : ModelError()),
                         layout, static_cast<int64_t>(simulated.runs.size())};
-  const double examples =
-      layout.dp * layout.batch_per_rank * layout.micro_batches;
+  const double examples = layout.dp * layout.micro_batch * layout.micro_batches;
   const Interval& step = prediction.step_interval;
   prediction.examples_per_second = examples / prediction.step_seconds;
   prediction.examples_interval = {
@@ -296,8 +295,7 @@ std::vector<Layout> DdpCandidates(const DdpRecordings& ddp, int64_t world_size,
                                   std::vector<std::string>* left_out) {
   std::vector<Layout> layouts;
   if (ddp.plans.empty()) return layouts;
-  Layout layout = {.dp = world_size,
-                   .batch_per_rank = global_batch / world_size};
+  Layout layout = {.dp = world_size, .micro_batch = global_batch / world_size};
   if (global_batch % world_size != 0) {
     left_out->push_back(DoesNotDivide(layout.Name(), global_batch, world_size));
     return layouts;
@@ -331,8 +329,7 @@ std::vector<Layout> PipelineCandidates(
   std::set<int64_t> refused;  // numbers of ranks
   for (const auto& [cut, chunks] : cuts) {
     const auto& [pp, examples] = cut;
-    Layout layout = {
-        .dp = world_size / pp, .pp = pp, .batch_per_rank = examples};
+    Layout layout = {.pp = pp, .dp = world_size / pp, .micro_batch = examples};
     const int64_t part = layout.dp * examples;
     if (world_size % pp != 0) {
       if (!refused.insert(pp).second) continue;
@@ -418,7 +415,7 @@ absl::StatusOr<Predictor> Predictor::Create(absl::Span<const RunTrace> runs,
 }
 
 absl::StatusOr<Prediction> Predictor::Predict(const Layout& layout) const {
-  if (layout.dp < 1 || layout.pp < 1 || layout.batch_per_rank < 1 ||
+  if (layout.dp < 1 || layout.pp < 1 || layout.micro_batch < 1 ||
       layout.micro_batches < 1 || layout.bucket_bytes < 0) {
     return absl::InvalidArgumentError(
         absl::StrCat(layout.Name(),
@@ -446,28 +443,6 @@ std::vector<Layout> Predictor::Candidates(
       PipelineCandidates(pipelines_, world_size, global_batch, left_out),
       std::back_inserter(layouts));
   return layouts;
-}
-
-int64_t Layout::hosts() const {
-  if (ranks_per_host == 0) return 1;
-  return (world_size() + ranks_per_host - 1) / ranks_per_host;
-}
-
-std::string Layout::Name() const {
-  const std::string where =
-      hosts() > 1 ? absl::StrCat(" on ", hosts(), " hosts",
-                                 hierarchical ? ", hierarchical" : "")
-                  : "";
-  if (pp == 1) {
-    const std::string name = absl::StrCat("ddp x", dp, where);
-    if (bucket_bytes == 0) return name;
-    return absl::StrFormat("%s, buckets of %.3g MB", name, bucket_bytes * 1e-6);
-  }
-  const bool interleaves = chunks > 0 && schedule == "interleaved_1f1b";
-  return absl::StrCat(schedule, interleaves ? absl::StrCat(" x", chunks) : "",
-                      " pp ", pp, dp > 1 ? absl::StrCat(" x dp ", dp) : "",
-                      where, ", ", micro_batches,
-                      micro_batches == 1 ? " micro-batch" : " micro-batches");
 }
 
 std::string LinkSentence(const Prediction& prediction) {

@@ -174,7 +174,7 @@ absl::StatusOr<Layout> LayoutOf(const Cell& cell,
                                 absl::Span<const RunTrace> runs) {
   if (cell.run.binary == "ddp") {
     return Layout{.dp = cell.run.world_size,
-                  .batch_per_rank = std::llround(cell.rank_batch),
+                  .micro_batch = std::llround(cell.rank_batch),
                   .ranks_per_host = RanksPerHost(cell),
                   .hierarchical = IsHierarchical(cell.run)};
   }
@@ -184,18 +184,17 @@ absl::StatusOr<Layout> LayoutOf(const Cell& cell,
         cell.Name(), ": neither ddp nor a pipeline with schedule records"));
   }
   const ScheduleRecord& schedule = run.ranks[0].schedules.back();
-  Layout layout = {.dp = schedule.replicas,
-                   .pp = schedule.pipeline_size,
-                   .micro_batches = schedule.micro_batches,
+  Layout layout = {.pp = schedule.pipeline_size,
+                   .dp = schedule.replicas,
                    .schedule = schedule.schedule,
+                   .micro_batches = schedule.micro_batches,
                    .ranks_per_host = RanksPerHost(cell)};
   if (layout.dp < 1 || layout.micro_batches < 1) {
     return absl::FailedPreconditionError(
         absl::StrCat(cell.Name(), ": its schedule records name ", layout.dp,
                      " replicas and ", layout.micro_batches, " micro-batches"));
   }
-  layout.batch_per_rank =
-      cell.global_batch / (layout.dp * layout.micro_batches);
+  layout.micro_batch = cell.global_batch / (layout.dp * layout.micro_batches);
   if (layout.pp * layout.dp != cell.run.world_size || layout.pp < 2) {
     return absl::FailedPreconditionError(absl::StrCat(
         cell.Name(), ": several stages in one process are not predicted"));
@@ -280,12 +279,12 @@ std::string PredictionTable(absl::Span<const Prediction> predictions,
   for (const Prediction& prediction : predictions) {
     const double step = prediction.step_seconds;
     const double ideal = one_rank_examples_per_second *
-                         static_cast<double>(prediction.layout.world_size());
+                         static_cast<double>(prediction.layout.ranks());
     extrapolated |= prediction.extrapolated();
     std::vector<std::string> cells = {
         absl::StrCat(prediction.layout.Name(),
                      prediction.extrapolated() ? " *" : ""),
-        absl::StrCat(prediction.layout.batch_per_rank),
+        absl::StrCat(prediction.layout.micro_batch),
         MillisecondsText(step),
         absl::StrFormat("[%s, %s]",
                         MillisecondsText(prediction.step_interval.low),
@@ -376,7 +375,7 @@ std::string ScoreTable(const Score& score) {
   for (const ScoredPrediction& point : score.points) {
     table.AddRow(
         {point.prediction.layout.Name(),
-         absl::StrCat(point.prediction.layout.batch_per_rank),
+         absl::StrCat(point.prediction.layout.micro_batch),
          MillisecondsText(point.prediction.step_seconds),
          absl::StrFormat("[%s, %s]",
                          MillisecondsText(point.prediction.step_interval.low),

@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "analysis/cost_model/network_model.h"
+#include "analysis/prediction/layout.h"
 #include "analysis/runs/run_trace.h"
 #include "analysis/runs/throughput.h"
 #include "analysis/stats/statistics.h"
@@ -158,25 +159,6 @@ struct RecordedPipeline {
 // much there was in each step after warm-up.
 std::vector<RecordedPipeline> CollectPipelines(
     absl::Span<const RunTrace* const> runs, const ThroughputConfig& config);
-
-// One way to train on dp * pp ranks.
-struct Layout {
-  int64_t dp = 1;
-  int64_t pp = 1;
-  int64_t batch_per_rank = 0;  // examples; of a pipeline, per micro-batch
-  int64_t micro_batches = 1;
-  std::string schedule = "";   // of pp > 1
-  int64_t chunks = 0;          // its stages per rank; 0: the schedule's own
-  double bucket_bytes = 0;     // of DDP's all-reduces; 0: as recorded
-  int64_t ranks_per_host = 0;  // in order of rank; 0: all are on one host
-  bool hierarchical = false;   // ddp's --all_reduce=hierarchical
-
-  int64_t world_size() const { return dp * pp; }
-  int64_t hosts() const;
-  // "ddp x8", "ddp x8 on 4 hosts", "1f1b pp 4 x dp 2, 8 micro-batches",
-  // "interleaved_1f1b x4 pp 2, 8 micro-batches": 4 chunks
-  std::string Name() const;
-};
 
 // The times of one simulated step.
 struct StepTimes {

@@ -270,7 +270,7 @@ LayerProfile MakeProfile(const Cell& cell, const std::string& name) {
 Prediction MakePrediction(int64_t ranks, double step_seconds) {
   Prediction prediction;
   prediction.layout.dp = ranks;
-  prediction.layout.batch_per_rank = 64;
+  prediction.layout.micro_batch = 64;
   prediction.step_seconds = step_seconds;
   prediction.step_interval = {0.94 * step_seconds, 1.06 * step_seconds};
   prediction.fitted_runs = 3;

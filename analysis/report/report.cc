@@ -158,8 +158,8 @@ json PredictionData(const Prediction& prediction) {
   return {
       {"name", layout.Name()},
       {"pp", layout.pp},
-      {"ranks", layout.world_size()},
-      {"batch_per_rank", layout.batch_per_rank},
+      {"ranks", layout.ranks()},
+      {"batch_per_rank", layout.micro_batch},
       {"micro_batches", layout.micro_batches},
       {"schedule", layout.schedule},
       {"step_seconds", prediction.step_seconds},

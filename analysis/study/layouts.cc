@@ -17,44 +17,25 @@
 namespace rankwise {
 namespace {
 
-struct Axis {
-  const char* name;
-  int64_t MeshShape::*size;
-};
-
 constexpr int64_t kLargestAxis = 4096;
-constexpr Axis kAxes[] = {{"pp", &MeshShape::pp},
-                          {"dp", &MeshShape::dp},
-                          {"cp", &MeshShape::cp},
-                          {"tp", &MeshShape::tp}};
 
 // Of "tp2". False where that is no axis, or `shape` has it already.
-bool SetAxis(absl::string_view text, MeshShape* shape) {
-  for (const Axis& axis : kAxes) {
+bool SetAxis(absl::string_view text, Layout* shape) {
+  for (const MeshAxis& axis : kMeshAxes) {
     if (!absl::ConsumePrefix(&text, axis.name)) continue;
-    int64_t& size = shape->*axis.size;
+    int64_t& size = shape->*axis.ranks;
     return size == 1 && absl::SimpleAtoi(text, &size) && size > 1 &&
            size <= kLargestAxis;
   }
   return false;
 }
 
-// The trainer of one axis, or of several together.
-std::string TrainerOf(const MeshShape& mesh) {
-  const int64_t ranks = mesh.ranks();
-  if (mesh.dp == ranks) return "ddp";
-  if (mesh.tp == ranks) return "tensor_parallel";
-  return mesh.pp == ranks ? "pipeline" : "hybrid";
-}
-
-absl::StatusOr<StudyLayout> ParseLayout(absl::string_view text) {
-  if (text == "ddp") return StudyLayout{.trainer = "ddp"};
+absl::StatusOr<Layout> ParseLayout(absl::string_view text) {
+  if (text == "ddp") return Layout();
   for (int stage : {1, 2, 3}) {
-    if (text == absl::StrCat("zero", stage)) {
-      return StudyLayout{.trainer = "fsdp", .zero = stage};
-    }
+    if (text == absl::StrCat("zero", stage)) return Layout{.zero = stage};
   }
-  MeshShape mesh;
+  Layout mesh;
   for (absl::string_view axis : absl::StrSplit(text, 'x')) {
     if (SetAxis(axis, &mesh)) continue;
     return BadFlag(
@@ -62,27 +43,27 @@ absl::StatusOr<StudyLayout> ParseLayout(absl::string_view text) {
         "\" is no layout; expected ddp, zero1, zero2, zero3, or pp, dp, cp and "
         "tp, each once and with 2 or more ranks, as in pp2xtp2; or auto alone");
   }
-  return StudyLayout{.trainer = TrainerOf(mesh), .mesh = mesh};
+  return mesh;
 }
 
 absl::Status CheckMeshes(const StudyConfig& config) {
-  for (const StudyLayout& layout : config.layouts) {
-    const int64_t ranks = layout.mesh.ranks();
+  for (const Layout& layout : config.layouts) {
+    const int64_t ranks = layout.ranks();
     if (ranks == 1 || absl::c_linear_search(config.world_sizes, ranks)) {
       continue;
     }
-    return BadFlag("--layouts: ", layout.mesh.Name(), " has ", ranks,
+    return BadFlag("--layouts: ", layout.AxesName(), " has ", ranks,
                    " ranks, which is none of --world_sizes: add it there");
   }
   if (!absl::c_linear_search(config.trainers, "hybrid")) {
     return absl::OkStatus();
   }
   for (int64_t world_size : config.world_sizes) {
-    for (const MeshShape& layout : LayoutsOf(config, world_size)) {
+    for (const Layout& layout : LayoutsOf(config, world_size)) {
       const int64_t parts = layout.dp * MicroBatches(config, layout);
       if (config.batch_size % parts == 0) continue;
       return BadFlag("--batch_size=", config.batch_size, ": hybrid ",
-                     layout.Name(), " divides it into ", layout.dp, " x ",
+                     layout.AxesName(), " divides it into ", layout.dp, " x ",
                      parts / layout.dp,
                      " micro-batches, and it does not divide: pass another, or "
                      "other --layouts");
@@ -123,7 +104,7 @@ std::optional<plan::Model> Transformer(const StudyConfig& config) {
 }
 
 // Whether the layers can be divided so, as far as that is known here.
-bool ModelAllows(const StudyConfig& config, const MeshShape& mesh) {
+bool ModelAllows(const StudyConfig& config, const Layout& mesh) {
   if (mesh.tp > 1 && !CanCutLayers(config.model)) return false;
   if (mesh.cp > 1 && config.model != "gpt") return false;
   if (const auto gpt = Transformer(config)) {
@@ -136,16 +117,17 @@ bool ModelAllows(const StudyConfig& config, const MeshShape& mesh) {
 }
 
 // Whether --layouts=auto holds it: see AllLayouts.
-bool IsSensible(const StudyConfig& config, const MeshShape& mesh) {
-  const auto axes = absl::c_count_if(
-      kAxes, [&mesh](const Axis& axis) { return mesh.*axis.size > 1; });
+bool IsSensible(const StudyConfig& config, const Layout& mesh) {
+  const auto axes = absl::c_count_if(kMeshAxes, [&mesh](const MeshAxis& axis) {
+    return mesh.*axis.ranks > 1;
+  });
   if (axes > 2 || mesh.dp == mesh.ranks()) return false;
   return mesh.tp <= MostRanksOfHost(config) && ModelAllows(config, mesh) &&
          config.batch_size % (mesh.dp * MicroBatches(config, mesh)) == 0;
 }
 
-std::vector<MeshShape> MeshesOf(int64_t ranks) {
-  std::vector<MeshShape> meshes;
+std::vector<Layout> MeshesOf(int64_t ranks) {
+  std::vector<Layout> meshes;
   for (int64_t pp = 1; pp <= ranks; ++pp) {
     if (ranks % pp != 0) continue;
     for (int64_t dp = 1; dp <= ranks / pp; ++dp) {
@@ -162,20 +144,22 @@ std::vector<MeshShape> MeshesOf(int64_t ranks) {
 
 }  // namespace
 
-std::string MeshShape::Name() const {
-  std::string name;
-  for (const Axis& axis : kAxes) {
-    const int64_t size = this->*axis.size;
-    if (size == 1) continue;
-    absl::StrAppend(&name, name.empty() ? "" : "x", axis.name, size);
-  }
-  return name;
+std::string TrainerOf(const Layout& layout) {
+  const int64_t ranks = layout.ranks();
+  if (layout.zero > 0) return "fsdp";
+  if (layout.dp == ranks) return "ddp";
+  if (layout.tp == ranks) return "tensor_parallel";
+  return layout.pp == ranks ? "pipeline" : "hybrid";
 }
 
-absl::StatusOr<std::vector<StudyLayout>> ParseLayouts(absl::string_view text) {
-  std::vector<StudyLayout> layouts;
+bool IsAt(const Layout& layout, int64_t world_size) {
+  return layout.ranks() == 1 || layout.ranks() == world_size;
+}
+
+absl::StatusOr<std::vector<Layout>> ParseLayouts(absl::string_view text) {
+  std::vector<Layout> layouts;
   for (absl::string_view item : absl::StrSplit(text, ',', absl::SkipEmpty())) {
-    ASSIGN_OR_RETURN(StudyLayout layout, ParseLayout(item));
+    ASSIGN_OR_RETURN(Layout layout, ParseLayout(item));
     if (absl::c_linear_search(layouts, layout)) {
       return BadFlag("--layouts: ", item, " occurs twice");
     }
@@ -185,22 +169,19 @@ absl::StatusOr<std::vector<StudyLayout>> ParseLayouts(absl::string_view text) {
   return layouts;
 }
 
-std::vector<StudyLayout> AllLayouts(const StudyConfig& config) {
-  std::vector<StudyLayout> layouts = {{.trainer = "ddp"},
-                                      {.trainer = "fsdp", .zero = 2},
-                                      {.trainer = "fsdp", .zero = 3}};
+std::vector<Layout> AllLayouts(const StudyConfig& config) {
+  std::vector<Layout> layouts = {{}, {.zero = 2}, {.zero = 3}};
   for (int64_t world_size : config.world_sizes) {
     if (world_size == 1) continue;
-    for (const MeshShape& mesh : MeshesOf(world_size)) {
-      if (!IsSensible(config, mesh)) continue;
-      layouts.push_back({.trainer = TrainerOf(mesh), .mesh = mesh});
+    for (const Layout& mesh : MeshesOf(world_size)) {
+      if (IsSensible(config, mesh)) layouts.push_back(mesh);
     }
   }
   return layouts;
 }
 
-MeshShape DefaultLayout(int64_t world_size) {
-  MeshShape shape{.dp = world_size};
+Layout DefaultLayout(int64_t world_size) {
+  Layout shape{.dp = world_size};
   for (int64_t* axis : {&shape.tp, &shape.pp}) {
     if (shape.dp % 2 != 0) continue;
     *axis = 2;
@@ -209,19 +190,18 @@ MeshShape DefaultLayout(int64_t world_size) {
   return shape;
 }
 
-std::vector<MeshShape> LayoutsOf(const StudyConfig& config,
-                                 int64_t world_size) {
+std::vector<Layout> LayoutsOf(const StudyConfig& config, int64_t world_size) {
   if (config.layouts.empty()) return {DefaultLayout(world_size)};
-  std::vector<MeshShape> meshes;
-  for (const StudyLayout& layout : config.layouts) {
-    if (layout.trainer == "hybrid" && layout.IsAt(world_size)) {
-      meshes.push_back(layout.mesh);
+  std::vector<Layout> meshes;
+  for (const Layout& layout : config.layouts) {
+    if (TrainerOf(layout) == "hybrid" && IsAt(layout, world_size)) {
+      meshes.push_back(layout);
     }
   }
   return meshes;
 }
 
-int64_t MicroBatches(const StudyConfig& config, const MeshShape& layout) {
+int64_t MicroBatches(const StudyConfig& config, const Layout& layout) {
   return layout.pp > 1 ? config.micro_batches : 1;
 }
 

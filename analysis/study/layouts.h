@@ -9,39 +9,25 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "analysis/prediction/layout.h"
 
 namespace rankwise {
 
 struct StudyConfig;
 
-// Ranks along each axis of the mesh.
-struct MeshShape {
-  int64_t pp = 1, dp = 1, cp = 1, tp = 1;
+// The trainer that carries an item of --layouts.
+std::string TrainerOf(const Layout& layout);
 
-  int64_t ranks() const { return pp * dp * cp * tp; }
-  std::string Name() const;  // "pp2xtp2"; "" for one rank
-  friend auto operator<=>(const MeshShape&, const MeshShape&) = default;
-};
-
-// An item of --layouts.
-struct StudyLayout {
-  std::string trainer = "";  // that carries it
-  MeshShape mesh = {};       // one rank: at every world size
-  int zero = 0;              // of fsdp
-
-  // Whether it is run with `world_size` ranks.
-  bool IsAt(int64_t world_size) const {
-    return mesh.ranks() == 1 || mesh.ranks() == world_size;
-  }
-  friend bool operator==(const StudyLayout&, const StudyLayout&) = default;
-};
+// Whether an item of --layouts is run with `world_size` ranks. One without axes
+// is at every world size.
+bool IsAt(const Layout& layout, int64_t world_size);
 
 // "ddp,zero3,tp2,pp2xtp2". ddp and zero1 to zero3 are run at every
 // world size. A mesh is run at the size that it has: by ddp, tensor_parallel or
 // pipeline where it has one axis that they carry, else by hybrid.
 // InvalidArgument for an unknown axis, one that comes twice, a size below
 // 2, a layout that occurs twice, and none at all.
-absl::StatusOr<std::vector<StudyLayout>> ParseLayouts(absl::string_view text);
+absl::StatusOr<std::vector<Layout>> ParseLayouts(absl::string_view text);
 
 // Those of --layouts=auto: ddp, zero2, zero3, and at every world size each mesh
 // with at most two axes that
@@ -50,18 +36,18 @@ absl::StatusOr<std::vector<StudyLayout>> ParseLayouts(absl::string_view text);
 //   enough; no more stages than layers, where these are known;
 // - divides the batch.
 // What is not known here is left to the trainer to refuse.
-std::vector<StudyLayout> AllLayouts(const StudyConfig& config);
+std::vector<Layout> AllLayouts(const StudyConfig& config);
 
 // 2 ranks along tp, which communicates most, then 2 along pp, and what is left
 // along dp; an axis that does not divide what is left is left out.
-MeshShape DefaultLayout(int64_t world_size);
+Layout DefaultLayout(int64_t world_size);
 
 // The meshes of hybrid with that many ranks: those of config.layouts, or the
 // default one where that is empty.
-std::vector<MeshShape> LayoutsOf(const StudyConfig& config, int64_t world_size);
+std::vector<Layout> LayoutsOf(const StudyConfig& config, int64_t world_size);
 
 // A step's, per dp coordinate: 1 for a layout without stages.
-int64_t MicroBatches(const StudyConfig& config, const MeshShape& layout);
+int64_t MicroBatches(const StudyConfig& config, const Layout& layout);
 
 // Fails with a message that names the flag to change where a layout does not
 // fit the world sizes or the batch, and where tensor parallelism is asked for

@@ -351,9 +351,10 @@ absl::Status SetLayouts(StudyConfig* config) {
   }
   config->trainers = {"single"};
   config->zero_stages.clear();
-  for (const StudyLayout& layout : config->layouts) {
-    if (!absl::c_linear_search(config->trainers, layout.trainer)) {
-      config->trainers.push_back(layout.trainer);
+  for (const Layout& layout : config->layouts) {
+    const std::string trainer = TrainerOf(layout);
+    if (!absl::c_linear_search(config->trainers, trainer)) {
+      config->trainers.push_back(trainer);
     }
     if (layout.zero > 0) config->zero_stages.push_back(layout.zero);
   }

@@ -34,7 +34,7 @@ struct StudyConfig {
                                         "zero_bubble_h1"};
   // Empty: `trainers` at all world sizes, hybrid with DefaultLayout. Otherwise
   // `trainers` are single and those that carry the layouts.
-  std::vector<StudyLayout> layouts = {};
+  std::vector<Layout> layouts = {};
   std::vector<int> zero_stages = {3};  // of fsdp
   int64_t micro_batches = 4;
   std::string model;  // more stages than its layers (LayersOfModel) are not run

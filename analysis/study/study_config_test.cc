@@ -78,8 +78,7 @@ TEST(ParseSchedules, KnowsTheNamesOfThePipeline) {
 }
 
 TEST(ParseLayouts, AreAxesWithTheirSizes) {
-  EXPECT_THAT(*ParseLayouts("cp2xpp4"),
-              ElementsAre(StudyLayout{"hybrid", {.pp = 4, .cp = 2}}));
+  EXPECT_THAT(*ParseLayouts("cp2xpp4"), ElementsAre(Layout{.pp = 4, .cp = 2}));
   for (const char* text :
        {"ep2", "tp", "tp1", "2", "tp2xtp2", "tp2x", "tp2 x"}) {
     EXPECT_THAT(
@@ -92,15 +91,15 @@ TEST(ParseLayouts, EachHasTheTrainerThatCarriesIt) {
   const auto layouts = ParseLayouts("ddp,zero3,dp4,tp2,pp2,cp2,tp2xpp2");
   ASSERT_TRUE(layouts.ok()) << layouts.status();
   std::vector<std::string> trainers;
-  for (const StudyLayout& layout : *layouts) {
-    trainers.push_back(layout.trainer);
+  for (const Layout& layout : *layouts) {
+    trainers.push_back(TrainerOf(layout));
   }
   EXPECT_THAT(trainers, ElementsAre("ddp", "fsdp", "ddp", "tensor_parallel",
                                     "pipeline", "hybrid", "hybrid"));
   EXPECT_EQ((*layouts)[1].zero, 3);
-  EXPECT_TRUE((*layouts)[0].IsAt(8));
-  EXPECT_TRUE((*layouts)[2].IsAt(4));
-  EXPECT_FALSE((*layouts)[2].IsAt(2));
+  EXPECT_TRUE(IsAt((*layouts)[0], 8));
+  EXPECT_TRUE(IsAt((*layouts)[2], 4));
+  EXPECT_FALSE(IsAt((*layouts)[2], 2));
 }
 
 // Those above one rank, by name.
@@ -110,8 +109,8 @@ std::vector<std::string> MeshesOfAuto(const std::string& model,
   config.model = model;
   config.world_sizes = {1, world_size};
   std::vector<std::string> meshes;
-  for (const StudyLayout& layout : AllLayouts(config)) {
-    if (layout.mesh.ranks() > 1) meshes.push_back(layout.mesh.Name());
+  for (const Layout& layout : AllLayouts(config)) {
+    if (layout.ranks() > 1) meshes.push_back(layout.AxesName());
   }
   return meshes;
 }
@@ -132,12 +131,12 @@ TEST(AllLayouts, AreThoseThatTheModelAllows) {
 }
 
 TEST(DefaultLayout, FillsTpThenPpThenDp) {
-  EXPECT_EQ(DefaultLayout(1).Name(), "");
-  EXPECT_EQ(DefaultLayout(2).Name(), "tp2");
-  EXPECT_EQ(DefaultLayout(3).Name(), "dp3");
-  EXPECT_EQ(DefaultLayout(4).Name(), "pp2xtp2");
-  EXPECT_EQ(DefaultLayout(6).Name(), "dp3xtp2");
-  EXPECT_EQ(DefaultLayout(16).Name(), "pp2xdp4xtp2");
+  EXPECT_EQ(DefaultLayout(1).AxesName(), "");
+  EXPECT_EQ(DefaultLayout(2).AxesName(), "tp2");
+  EXPECT_EQ(DefaultLayout(3).AxesName(), "dp3");
+  EXPECT_EQ(DefaultLayout(4).AxesName(), "pp2xtp2");
+  EXPECT_EQ(DefaultLayout(6).AxesName(), "dp3xtp2");
+  EXPECT_EQ(DefaultLayout(16).AxesName(), "pp2xdp4xtp2");
 }
 
 TEST(LayersOfModel, AreKnownWhereNoOtherFlagSaysThem) {
@@ -208,7 +207,7 @@ TEST(CheckStudyConfig, EveryRefusalNamesItsFlag) {
        "none that can be cut"},
       {[](StudyConfig* c) {
          c->trainers = {"hybrid"};
-         c->layouts = {{"hybrid", {.pp = 2, .tp = 2}}};
+         c->layouts = {{.pp = 2, .tp = 2}};
        },
        "--layouts: pp2xtp2 has 4 ranks, which is none of "
        "--world_sizes"},

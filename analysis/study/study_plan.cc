@@ -17,13 +17,6 @@ namespace {
 // Iterations of one launch share its placement and are not independent.
 constexpr int64_t kBenchmarkLaunches = 3;
 
-// The number of stages per rank that the schedule needs.
-int64_t ChunksPerRank(absl::string_view schedule) {
-  const bool two = schedule == "interleaved_1f1b" || schedule == "zbv" ||
-                   schedule == "dualpipev";
-  return two ? 2 : 1;
-}
-
 // Whether the trainer may: it knows tp and cp.
 bool DividesLayers(const PlannedRun& run) {
   return run.trainer == "tensor_parallel" || run.trainer == "hybrid";
@@ -65,8 +58,8 @@ class Cells {
   // Every trainer is at every world size unless layouts say otherwise.
   bool IsNamed(const std::string& trainer, int64_t world_size) const {
     return config_.layouts.empty() ||
-           absl::c_any_of(config_.layouts, [&](const StudyLayout& layout) {
-             return layout.trainer == trainer && layout.IsAt(world_size);
+           absl::c_any_of(config_.layouts, [&](const Layout& layout) {
+             return TrainerOf(layout) == trainer && IsAt(layout, world_size);
            });
   }
 
@@ -101,7 +94,7 @@ class Cells {
       AddScaled({trainer, world_size, config_.batch_size},
                 config_.pipeline_scalings);
     } else if (world_size > 1 && trainer == "hybrid") {
-      for (const MeshShape& layout : LayoutsOf(config_, world_size)) {
+      for (const Layout& layout : LayoutsOf(config_, world_size)) {
         AddHybrid(layout);
       }
     } else if (world_size > 1) {
@@ -115,7 +108,7 @@ class Cells {
     }
   }
 
-  void AddHybrid(const MeshShape& layout) {
+  void AddHybrid(const Layout& layout) {
     PlannedRun run = {.trainer = "hybrid",
                       .world_size = layout.ranks(),
                       .micro_batches = MicroBatches(config_, layout),
@@ -131,7 +124,7 @@ class Cells {
   void AddIfItFits(const PlannedRun& run) {
     const int64_t ranks =
         run.trainer == "hybrid" ? run.mesh.pp : run.world_size;
-    const int64_t stages = ranks * ChunksPerRank(run.schedule);
+    const int64_t stages = ranks * OwnChunks(run.schedule);
     const int64_t layers = LayersOfModel(config_.model);
     if (layers == 0 || stages <= layers) {
       AddScaled(run, config_.pipeline_scalings);
@@ -270,7 +263,7 @@ void AddShape(const PlannedRun& run, std::vector<std::string>* arguments) {
   if (run.zero > 0) add("zero", run.zero);
   if (!run.schedule.empty()) {
     add("schedule", run.schedule);
-    add("chunks", ChunksPerRank(run.schedule));
+    add("chunks", OwnChunks(run.schedule));
   }
 }
 
@@ -278,7 +271,7 @@ void AddShape(const PlannedRun& run, std::vector<std::string>* arguments) {
 
 std::string PlannedRun::TrainerName(const char* separator) const {
   std::string name = trainer;
-  for (const std::string& part : {mesh.Name(), schedule}) {
+  for (const std::string& part : {mesh.AxesName(), schedule}) {
     if (!part.empty()) absl::StrAppend(&name, separator, part);
   }
   if (zero > 0) absl::StrAppend(&name, separator, "zero", zero);

@@ -23,8 +23,8 @@ struct PlannedRun {
   std::string schedule = "";  // of pipeline, and of hybrid with stages
   int64_t micro_batches = 1;  // of pipeline and hybrid, per step
   bool skip_communication = false;
-  MeshShape mesh = {};  // of hybrid
-  int zero = 0;         // of fsdp
+  Layout mesh = {};  // of hybrid
+  int zero = 0;      // of fsdp
   // After training (--profile); of a cell: its first repetition does.
   bool times_layers = false;
 

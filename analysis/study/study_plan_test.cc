@@ -132,9 +132,7 @@ TEST(PlanStudy, EveryLayoutIsRunAtItsWorldSize) {
   config.schedules = {"1f1b", "interleaved_1f1b"};
   config.world_sizes = {2, 4};
   config.model = "mlp";  // of 3 layers
-  config.layouts = {{"hybrid", {.cp = 2}},
-                    {"hybrid", {.pp = 2, .tp = 2}},
-                    {"hybrid", {.dp = 2, .tp = 2}}};
+  config.layouts = {{.cp = 2}, {.pp = 2, .tp = 2}, {.dp = 2, .tp = 2}};
   EXPECT_THAT(Stems(config),
               UnorderedElementsAre("hybrid-cp2-x2-batch1x64-rep1",
                                    "hybrid-pp2xtp2-1f1b-x4-batch4x16-rep1",
@@ -154,11 +152,8 @@ TEST(PlanStudy, LayoutsAreRunByTheirTrainers) {
   config.trainers = {"single",          "ddp",      "fsdp",
                      "tensor_parallel", "pipeline", "hybrid"};
   config.zero_stages = {2};
-  config.layouts = {{"ddp", {.dp = 4}},
-                    {"fsdp", {}, 2},
-                    {"tensor_parallel", {.tp = 2}},
-                    {"pipeline", {.pp = 2}},
-                    {"hybrid", {.pp = 2, .tp = 2}}};
+  config.layouts = {
+      {.dp = 4}, {.zero = 2}, {.tp = 2}, {.pp = 2}, {.pp = 2, .tp = 2}};
   EXPECT_THAT(
       Stems(config),
       UnorderedElementsAre(

@@ -15,9 +15,7 @@
 namespace rankwise {
 namespace {
 
-using plan::Layout;
 using plan::Memory;
-using plan::Recompute;
 
 // Megabytes of the ranks that hold most, as the dry run prints them.
 Memory FullestOf(const std::string& out) {
@@ -123,8 +121,8 @@ TEST(PlanMemory, IsWhatTheTrainersCompute) {
     ASSERT_TRUE(step.ok()) << step.status();
     const Memory planned = step->memory;
     const Memory computed = DryRun(model, one.layout, one.precision);
-    const std::string what = absl::StrCat(
-        MeshName(one.layout), ", ", DetailsOf(one.layout), ", ", one.precision);
+    const std::string what =
+        absl::StrCat(one.layout.FullName(), ", ", one.precision);
     const auto near = [&what](const char* part, double bytes,
                               double megabytes) {
       EXPECT_NEAR(1e-6 * bytes, megabytes, 0.01 * megabytes + 0.001)

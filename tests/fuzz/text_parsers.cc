@@ -153,19 +153,19 @@ bool IsPositive(double value) { return std::isfinite(value) && value > 0; }
 
 // "" if a step of every kind of layout takes a finite, positive time.
 std::string StepFault(const plan::Setting& setting) {
-  const plan::Layout layouts[] = {
+  const Layout layouts[] = {
       {},        {.dp = 8}, {.dp = 2, .zero = 3},
       {.cp = 4}, {.tp = 4}, {.pp = 2, .dp = 2, .tp = 2, .micro_batches = 4}};
   auto steps = plan::StepModel::Create(setting);
   if (!steps.ok())
     return absl::StrCat("is no network: ", steps.status().message());
-  for (const plan::Layout& layout : layouts) {
+  for (const Layout& layout : layouts) {
     const auto step = steps->Predict(layout);
     if (step.ok() && IsPositive(step->seconds) &&
         IsPositive(step->interval.high) &&
         step->interval.low <= step->interval.high)
       continue;
-    return absl::StrCat("no time for ", MeshName(layout));
+    return absl::StrCat("no time for ", layout.MeshName());
   }
   return "";
 }
