@@ -205,16 +205,6 @@ const CollectiveCosts* FindIn(const std::vector<CollectiveCosts>& collectives,
 }
 
 // A line that holds exactly.
-CostCurve StatedCurve(double alpha_seconds, double beta_seconds_per_byte) {
-  CostCurve curve;
-  curve.world_size = 2;
-  curve.line = {alpha_seconds,
-                beta_seconds_per_byte,
-                {alpha_seconds, alpha_seconds},
-                {beta_seconds_per_byte, beta_seconds_per_byte}};
-  return curve;
-}
-
 std::string GrowthLine(const CollectiveCosts& costs, int64_t world_size,
                        int64_t measured) {
   const char* growth = costs.growth == Growth::kRing   ? "grown as in a ring"
@@ -301,6 +291,14 @@ const CollectiveCosts* NetworkModel::FindAcrossHosts(
   return FindIn(across_hosts, collective);
 }
 
+absl::string_view NetworkModel::MessagesName(bool across_hosts) const {
+  for (const char* name : {"ping_pong", "send_recv"}) {
+    if ((across_hosts ? FindAcrossHosts(name) : Find(name)) != nullptr)
+      return name;
+  }
+  return "";
+}
+
 absl::StatusOr<CostEstimate> NetworkModel::Estimate(
     absl::string_view collective, double bytes, int64_t world_size,
     int64_t hosts) const {
@@ -380,8 +378,8 @@ std::vector<std::string> NetworkModel::Extrapolations(
 // other, each as slow as the slowest link.
 std::optional<CostEstimate> NetworkModel::RingAcrossHosts(
     double bytes, int64_t world_size) const {
-  const CollectiveCosts* messages = FindAcrossHosts("ping_pong");
-  if (messages == nullptr) messages = FindAcrossHosts("send_recv");
+  const CollectiveCosts* messages =
+      FindAcrossHosts(MessagesName(/*across_hosts=*/true));
   if (messages == nullptr) return std::nullopt;
   const double n = static_cast<double>(world_size);
   CostEstimate ring = EstimateFrom(*messages, bytes / n, 2, 2);
@@ -408,23 +406,34 @@ absl::StatusOr<CostEstimate> NetworkModel::EstimateHierarchical(
   return Sum(within, across);
 }
 
+CollectiveCosts StatedCosts(absl::string_view collective, Growth growth,
+                            double alpha_seconds,
+                            double beta_seconds_per_byte) {
+  CostCurve curve;
+  curve.world_size = 2;
+  curve.line = {alpha_seconds,
+                beta_seconds_per_byte,
+                {alpha_seconds, alpha_seconds},
+                {beta_seconds_per_byte, beta_seconds_per_byte}};
+  return {std::string(collective),
+          growth,
+          /*growth_is_assumed=*/true,
+          {curve}};
+}
+
 NetworkModel FlatNetwork(double alpha_seconds, double beta_seconds_per_byte) {
   NetworkModel network;
   network.name = "flat";
   network.backend = "fake";
-  network.collectives = {{std::string(kAnyCollective),
-                          Growth::kFlat,
-                          /*growth_is_assumed=*/true,
-                          {StatedCurve(alpha_seconds, beta_seconds_per_byte)}}};
+  network.collectives = {StatedCosts(kAnyCollective, Growth::kFlat,
+                                     alpha_seconds, beta_seconds_per_byte)};
   return network;
 }
 
 std::vector<CollectiveCosts> LinkAcrossHosts(double alpha_seconds,
                                              double beta_seconds_per_byte) {
-  return {{"ping_pong",
-           Growth::kFlat,
-           /*growth_is_assumed=*/true,
-           {StatedCurve(alpha_seconds, beta_seconds_per_byte)}}};
+  return {StatedCosts("ping_pong", Growth::kFlat, alpha_seconds,
+                      beta_seconds_per_byte)};
 }
 
 }  // namespace rankwise

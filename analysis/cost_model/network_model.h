@@ -121,6 +121,10 @@ struct NetworkModel {
   const CollectiveCosts* Find(absl::string_view collective) const;
   const CollectiveCosts* FindAcrossHosts(absl::string_view collective) const;
 
+  // The name under which messages between two ranks were measured: "ping_pong",
+  // which times one message at a time, or else "send_recv"; "": neither was.
+  absl::string_view MessagesName(bool across_hosts) const;
+
   // Of one call by `world_size` ranks: 0 for one rank. Over several `hosts`
   // what was measured there; an all_reduce that was not is a ring of messages
   // between hosts, or what it costs within one, where that is more. Between two
@@ -154,6 +158,10 @@ struct NetworkModel {
                                                     int64_t world_size,
                                                     int64_t hosts) const;
 };
+
+// Of a link that is stated rather than measured: alpha and beta of 2 ranks.
+CollectiveCosts StatedCosts(absl::string_view collective, Growth growth,
+                            double alpha_seconds, double beta_seconds_per_byte);
 
 // A model of every call alike, whatever its kind and the world's size.
 NetworkModel FlatNetwork(double alpha_seconds, double beta_seconds_per_byte);

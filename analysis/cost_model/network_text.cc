@@ -325,14 +325,11 @@ std::string CostsText(const std::vector<CollectiveCosts>& collectives) {
 
 // Null where no messages were measured, within a host or between hosts.
 const CollectiveCosts* CostsOfMessages(const NetworkModel& network) {
-  for (const auto find :
-       {&NetworkModel::Find, &NetworkModel::FindAcrossHosts}) {
-    for (const char* collective : {"ping_pong", "send_recv"}) {
-      const CollectiveCosts* costs = (network.*find)(collective);
-      if (costs != nullptr) return costs;
-    }
-  }
-  return nullptr;
+  const CollectiveCosts* within =
+      network.Find(network.MessagesName(/*across_hosts=*/false));
+  return within != nullptr ? within
+                           : network.FindAcrossHosts(
+                                 network.MessagesName(/*across_hosts=*/true));
 }
 
 }  // namespace

@@ -1,37 +1,111 @@
+// Messages of the JSON library name the place of what they complain about.
+#define JSON_DIAGNOSTICS 1
+
 #include "analysis/plan/cluster.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
+#include "absl/algorithm/container.h"
+#include "absl/status/status.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "analysis/text/json_keys.h"
+#include "nlohmann/json.hpp"
 #include "third_party/absl/status_macros.h"
 
 namespace rankwise::plan {
 namespace {
 
-constexpr absl::string_view kMessages[] = {"ping_pong", "send_recv"};
+using Json = nlohmann::json;
 
-// The costs of messages under the first of their names that was measured, "" if
-// none was.
-absl::string_view MessagesOf(const NetworkModel& network, bool across) {
-  for (const absl::string_view name : kMessages) {
-    if ((across ? network.FindAcrossHosts(name) : network.Find(name)) !=
-        nullptr)
-      return name;
-  }
-  return "";
+constexpr char kFormat[] = "rankwise cluster";
+constexpr int kVersion = 1;
+
+// Throws an exception that says what `json` must be, unless `ok`.
+void Require(bool ok, const Json& json, const char* what) {
+  if (!ok) throw Json::other_error::create(599, what, &json);
 }
 
-CollectiveCosts Stated(const char* collective, Growth growth, double alpha,
-                       double beta) {
-  CostCurve curve;
-  curve.world_size = 2;
-  curve.line = {.alpha_seconds = alpha,
-                .beta_seconds_per_byte = beta,
-                .alpha_interval = {alpha, alpha},
-                .beta_interval = {beta, beta}};
-  return {collective, growth, /*growth_is_assumed=*/true, {curve}};
+// In the file's units. No cluster has numbers outside this range, and results
+// computed from them might not be finite.
+double Positive(const Json& json, const char* key) {
+  constexpr double kLeast = 1e-9, kMost = 1e9;
+  const Json& value = json.at(key);
+  Require(value.is_number() && value.get<double>() >= kLeast &&
+              value.get<double>() <= kMost,
+          value, "must be a number above 0, from 1e-9 to 1e9");
+  return value.get<double>();
+}
+
+// The name is printed, so it must be printable.
+std::string NameOf(const Json& json) {
+  if (!json.contains("name")) return "cluster";
+  const Json& name = json.at("name");
+  std::string text = name.get<std::string>();
+  Require(absl::c_none_of(text, absl::ascii_iscntrl), name,
+          "must not hold control characters");
+  return text;
+}
+
+Device DeviceOf(const Json& json) {
+  Device device;
+  device.peak_flops = 1e12 * Positive(json, "peak_tflops");
+  device.memory_bytes = 1e9 * Positive(json, "memory_gb");
+  if (json.contains("memory_gb_per_second"))
+    device.memory_bytes_per_second =
+        1e9 * Positive(json, "memory_gb_per_second");
+  RefuseUnknownKeys(
+      json, {"peak_tflops", "memory_gb", "memory_gb_per_second", "efficiency"});
+  if (!json.contains("efficiency")) return device;
+  const Json& efficiency = json.at("efficiency");
+  device.efficiency.most = Positive(efficiency, "most");
+  Require(device.efficiency.most <= 1, efficiency.at("most"),
+          "must be at most 1");
+  if (efficiency.contains("scale_gflop"))
+    device.efficiency.scale = 1e9 * Positive(efficiency, "scale_gflop");
+  RefuseUnknownKeys(efficiency, {"most", "scale_gflop"});
+  return device;
+}
+
+StatedLinks LinksOf(const Json& json) {
+  const Json &intra = json.at("intra_node"), &inter = json.at("inter_node");
+  const StatedLinks links = {1e-6 * Positive(intra, "latency_us"),
+                             1e9 * Positive(intra, "gb_per_second"),
+                             1e-6 * Positive(inter, "latency_us"),
+                             1e9 * Positive(inter, "gb_per_second_of_node")};
+  RefuseUnknownKeys(intra, {"latency_us", "gb_per_second"});
+  RefuseUnknownKeys(inter, {"latency_us", "gb_per_second_of_node"});
+  return links;
+}
+
+Cluster ClusterOf(const Json& json) {
+  Cluster cluster;
+  cluster.name = NameOf(json);
+  const double devices = Positive(json, "devices_per_node");
+  Require(devices == std::floor(devices) && devices <= 1 << 20,
+          json.at("devices_per_node"), "must be a whole number, up to 1048576");
+  cluster.devices_per_node = static_cast<int64_t>(devices);
+  cluster.device = DeviceOf(json.at("device"));
+  if (json.contains("relative_error"))
+    cluster.deviation = Positive(json, "relative_error");
+  cluster.network = StatedNetwork(LinksOf(json));
+  RefuseUnknownKeys(json,
+                    {"format", "version", "name", "devices_per_node", "device",
+                     "intra_node", "inter_node", "relative_error"});
+  return cluster;
+}
+
+bool IsClusterFile(const Json& json) {
+  if (!json.is_object()) return false;
+  const auto format = json.find("format"), version = json.find("version");
+  return format != json.end() && format->is_string() &&
+         format->get_ref<const std::string&>() == kFormat &&
+         version != json.end() && version->is_number() &&
+         version->get<double>() == kVersion;
 }
 
 // Of an all-reduce that was not measured across nodes: a ring of messages, as
@@ -64,8 +138,9 @@ NetworkModel StatedNetwork(const StatedLinks& links) {
   const double alpha = links.intra_latency_seconds;
   const double beta = 1 / links.intra_bytes_per_second;
   // Of two ranks, a ring's 2 (n - 1) messages of 1/n of the bytes.
-  network.collectives = {Stated("all_reduce", Growth::kRing, 2 * alpha, beta),
-                         Stated("ping_pong", Growth::kFlat, alpha, beta)};
+  network.collectives = {
+      StatedCosts("all_reduce", Growth::kRing, 2 * alpha, beta),
+      StatedCosts("ping_pong", Growth::kFlat, alpha, beta)};
   network.across_hosts = LinkAcrossHosts(
       links.inter_latency_seconds, 1 / links.inter_bytes_per_second_of_node);
   return network;
@@ -88,7 +163,7 @@ absl::Status CheckNetwork(const Cluster& cluster) {
   if (cluster.devices_per_node > 1) {
     if (network.Find("all_reduce") == nullptr)
       return missing("all_reduce within a node");
-    if (MessagesOf(network, /*across=*/false).empty())
+    if (network.MessagesName(/*across_hosts=*/false).empty())
       return missing("messages within a node");
   }
   return absl::OkStatus();
@@ -96,7 +171,7 @@ absl::Status CheckNetwork(const Cluster& cluster) {
 
 absl::Status CheckReach(const Cluster& cluster, int64_t ranks) {
   if (ranks <= cluster.devices_per_node ||
-      !MessagesOf(cluster.network, /*across=*/true).empty())
+      !cluster.network.MessagesName(/*across_hosts=*/true).empty())
     return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
       ranks, " ranks need several nodes, at ", cluster.devices_per_node,
@@ -115,7 +190,7 @@ double CollectiveSeconds(const Cluster& cluster, absl::string_view collective,
   double share = 1;
   std::string name(collective);
   if (name == "ping_pong") {
-    name = std::string(MessagesOf(network, across));
+    name = std::string(network.MessagesName(across));
   } else if ((across ? network.FindAcrossHosts(name) : network.Find(name)) ==
                  nullptr &&
              name != "all_reduce") {
@@ -159,6 +234,25 @@ absl::StatusOr<Cluster> NamedCluster(absl::string_view name) {
   return absl::NotFoundError(absl::StrCat("--cluster=", name,
                                           ": neither a file nor one of ",
                                           absl::StrJoin(ClusterNames(), ", ")));
+}
+
+absl::StatusOr<Cluster> ClusterFromJson(absl::string_view text) {
+  const Json json = Json::parse(text.begin(), text.end(), nullptr,
+                                /*allow_exceptions=*/false);
+  if (!IsClusterFile(json)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "not a cluster's file: expected a JSON object with "
+        "\"format\": \"",
+        kFormat, "\" and \"version\": ", kVersion, " (docs/plan.md)"));
+  }
+  try {
+    return ClusterOf(json);
+  } catch (const Json::exception& error) {
+    // Without the name of the exception in brackets.
+    const std::vector<std::string> parts =
+        absl::StrSplit(error.what(), absl::MaxSplits("] ", 1));
+    return absl::InvalidArgumentError(parts.back());
+  }
 }
 
 }  // namespace rankwise::plan

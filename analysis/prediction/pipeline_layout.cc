@@ -148,14 +148,14 @@ MessageCosts MessageCostsOf(const NetworkModel& network, const Layout& layout,
     low = low == 0 ? stage.output_bytes : std::min(low, stage.output_bytes);
     high = std::max(high, stage.output_bytes);
   }
-  for (const char* collective : {"ping_pong", "send_recv"}) {
-    const int64_t hosts = HostsOfMessages(layout);
-    const auto at_low = network.Estimate(collective, low, 2, hosts);
-    const auto at_high = network.Estimate(collective, high, 2, hosts);
-    if (!at_low.ok() || !at_high.ok()) continue;
+  const int64_t hosts = HostsOfMessages(layout);
+  const absl::string_view name = network.MessagesName(hosts > 1);
+  const auto at_low = network.Estimate(name, low, 2, hosts);
+  const auto at_high = network.Estimate(name, high, 2, hosts);
+  if (at_low.ok() && at_high.ok()) {
     MessageCosts costs = {low, high, *at_low, *at_high};
     for (const double bytes : {low, high}) {
-      AddOnce(network.Extrapolations(collective, bytes, 2, hosts),
+      AddOnce(network.Extrapolations(name, bytes, 2, hosts),
               costs.extrapolations);
     }
     return costs;
