@@ -192,7 +192,7 @@ class Analysis {
                  FlagOf(cell.run, "model") == "gpt";
         });
     if (!has_layouts) return;
-    absl::StatusOr<plan::PlanScore> score =
+    absl::StatusOr<Score> score =
         plan::ScorePlans(runs_, {.throughput = config_.throughput});
     if (!score.ok()) {
       answer_->notes.push_back(

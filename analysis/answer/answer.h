@@ -15,7 +15,6 @@
 #include "analysis/compare/record_set.h"
 #include "analysis/cost_model/network_model.h"
 #include "analysis/ledger/ledger.h"
-#include "analysis/plan/score.h"
 #include "analysis/prediction/prediction.h"
 #include "analysis/runs/cell.h"
 #include "analysis/runs/run_trace.h"
@@ -129,7 +128,7 @@ struct Answer {
   std::vector<Waterfall> waterfalls;
   std::vector<LayoutComparison> layouts;  // by way of scaling and world size
   // Of the recorded layouts of gpt; left_out is among the notes.
-  std::optional<plan::PlanScore> plan_score;
+  std::optional<Score> plan_score;
   std::vector<Ablation> ablations;
   std::vector<NetworkModel> networks;  // one per backend that was measured
   std::vector<Configuration> calls;    // the benchmark's rows, whatever layer

@@ -12,6 +12,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "analysis/answer/answer.h"
+#include "analysis/plan/score.h"
 #include "analysis/scaling/efficiency.h"
 #include "analysis/stats/statistics.h"
 #include "analysis/text/table.h"

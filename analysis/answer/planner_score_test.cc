@@ -60,11 +60,11 @@ std::vector<RunTrace> Study(double fsdp_seconds) {
 TEST(PlannerScore, IsInTheAnswerAndItsText) {
   const auto answer = Analyze(Study(0.08), {});
   ASSERT_TRUE(answer->plan_score.has_value()) << AnswerText(*answer);
-  const plan::PlanScore& score = *answer->plan_score;
-  ASSERT_EQ(score.layouts.size(), 2u);
-  EXPECT_DOUBLE_EQ(score.layouts[0].measured_seconds, 0.055);
-  EXPECT_EQ(score.layouts[1].layout.zero, 3);
-  EXPECT_DOUBLE_EQ(score.layouts[1].measured_seconds, 0.08);
+  const Score& score = *answer->plan_score;
+  ASSERT_EQ(score.points.size(), 2u);
+  EXPECT_DOUBLE_EQ(score.points[0].measured_seconds, 0.055);
+  EXPECT_EQ(score.points[1].prediction.layout.zero, 3);
+  EXPECT_DOUBLE_EQ(score.points[1].measured_seconds, 0.08);
   ASSERT_EQ(score.regrets.size(), 1u);
   EXPECT_THAT(AnswerText(*answer),
               AllOf(HasSubstr("as //analysis:plan predicts them"),
@@ -81,7 +81,7 @@ TEST(PlannerScore, RegretIsWhatTheFirstChoiceCosts) {
     ASSERT_TRUE(answer->plan_score.has_value());
     ASSERT_EQ(answer->plan_score->regrets.size(), 1u);
     const bool chose_fsdp =
-        answer->plan_score->regrets[0].choice.layout.zero == 3;
+        answer->plan_score->regrets[0].choice.prediction.layout.zero == 3;
     EXPECT_NEAR(
         answer->plan_score->median_regret,
         (chose_fsdp ? fsdp_seconds : 0.055) / std::min(0.055, fsdp_seconds) - 1,

@@ -103,9 +103,8 @@ int64_t LargestWorldSize(const NetworkModel& network) {
 absl::Status WriteAstraSim(const NetworkModel& network,
                            const std::string& path) {
   const int64_t npus = absl::GetFlag(FLAGS_npus);
-  ASSIGN_OR_RETURN(
-      const MessageLine line,
-      LineOfMessages(network, absl::GetFlag(FLAGS_message_bytes)));
+  ASSIGN_OR_RETURN(const MessageLine line,
+                   LineOfMessages(network, absl::GetFlag(FLAGS_message_bytes)));
   ASSIGN_OR_RETURN(
       const std::string text,
       AstraSimNetwork(line, npus > 0 ? npus : LargestWorldSize(network)));
@@ -121,6 +120,7 @@ void PrintShowFlags(const NetworkModel& network) {
 }
 
 absl::Status Run() {
+  RETURN_IF_ERROR(CheckFlags());
   ASSIGN_OR_RETURN(const NetworkModel network,
                    FitRecords(UserPath(absl::GetFlag(FLAGS_records))));
   std::cout << NetworkText(network);
@@ -147,11 +147,7 @@ constexpr char kUsage[] =
 }  // namespace rankwise
 
 int main(int argc, char** argv) {
-  rankwise::DescribeProgram(rankwise::kUsage, "analysis/cost_model/");
-  const std::vector<char*> rest = rankwise::ParseFlags(argc, argv);
-  absl::Status status = rankwise::RefuseArguments(rest, "--records=comm.jsonl");
-  if (status.ok()) status = rankwise::CheckFlags();
-  if (!status.ok()) return rankwise::Complain("fit_network", status);
-  status = rankwise::Run();
-  return status.ok() ? 0 : rankwise::Complain("fit_network", status);
+  return rankwise::RunProgram({"fit_network", rankwise::kUsage,
+                               "analysis/cost_model/", "--records=comm.jsonl"},
+                              argc, argv, rankwise::Run);
 }

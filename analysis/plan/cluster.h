@@ -12,11 +12,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "absl/types/span.h"
 #include "analysis/cost_model/network_model.h"
 #include "analysis/prediction/recordings.h"
-#include "analysis/runs/run_trace.h"
-#include "analysis/runs/throughput.h"
 
 namespace rankwise::plan {
 
@@ -114,31 +111,6 @@ absl::StatusOr<Cluster> NamedCluster(absl::string_view name);
 // The documented form (docs/plan.md, "The cluster's file"). InvalidArgument
 // names the field by its JSON pointer.
 absl::StatusOr<Cluster> ClusterFromJson(absl::string_view text);
-
-// Which of a study's runs say what computing takes, and on what hosts.
-struct RecordedComputing {
-  // That are planned for: of as many ranks, else of the most below, else of the
-  // fewest.
-  int64_t ranks = std::numeric_limits<int64_t>::max();
-  // Runs of more ranks than these count only where they exchange nothing:
-  // single, and ddp or fsdp with --skip_communication. Of as many ranks those
-  // come before runs that communicate.
-  int64_t most_exchanging_ranks = std::numeric_limits<int64_t>::max();
-  // That share a host; 0: the most that did in a run.
-  int64_t devices_per_node = 0;
-  std::string precision = {};  // of the runs, as in --precision; empty: any
-  ThroughputConfig throughput = {};  // which of their steps count
-};
-
-// From a study's records of gpt (docs/plan.md, "From records"): the times of
-// products and kernels, from the steps of single, ddp and fsdp; memory
-// bandwidth, from their optimizer; communication, as measured by comm_bench;
-// and on CPUs the host's memory divided among its ranks. On GPUs memory_bytes
-// is 0, as records do not contain it. FailedPrecondition if something is
-// missing, with the command that records it, and if some runs used CPUs and
-// others GPUs.
-absl::StatusOr<Cluster> ClusterFromRecords(absl::Span<const RunTrace> runs,
-                                           const RecordedComputing& which = {});
 
 }  // namespace rankwise::plan
 

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "analysis/cost_model/runs_for_test.h"
+#include "analysis/plan/recorded_machine.h"
 #include "analysis/plan/step.h"
 #include "analysis/runs/trace_for_test.h"
 #include "gmock/gmock.h"
@@ -207,6 +208,12 @@ double PlannedSeconds(const Cluster& cluster, int64_t batch) {
   return steps.Quick({.micro_batch = batch})->seconds;
 }
 
+absl::StatusOr<Cluster> ClusterFromRecords(absl::Span<const RunTrace> runs,
+                                           const RecordedSize& size = {},
+                                           const RecordedRuns& which = {}) {
+  return RecordedMachine(runs, which).ClusterFor(size);
+}
+
 std::vector<RunTrace> NanoRuns() {
   BenchRunForTest bench;
   bench.collectives = {"all_reduce", "ping_pong"};
@@ -321,7 +328,7 @@ TEST(ClusterFromRecordsTest, RunsThatExchangeAreTakenOnlyWhereAskedFor) {
   const auto all = ClusterFromRecords(runs, {.ranks = 2});
   EXPECT_NEAR(PlannedSeconds(*all, 8), 0.15, 1e-9);
   const auto quiet =
-      ClusterFromRecords(runs, {.ranks = 2, .most_exchanging_ranks = 0});
+      ClusterFromRecords(runs, {.ranks = 2}, {.most_exchanging_ranks = 0});
   EXPECT_NEAR(PlannedSeconds(*quiet, 8), 0.09, 1e-9);
 }
 
@@ -330,8 +337,8 @@ TEST(ClusterFromRecordsTest, LeavesOutTheWarmUp) {
   for (StepRecord& step : runs[0].ranks[0].steps) {
     if (step.step <= 15) step.step_seconds *= 10;
   }
-  const auto cluster = ClusterFromRecords(
-      runs, {.ranks = 1, .throughput = {.warmup_steps = 15}});
+  const auto cluster = ClusterFromRecords(runs, {.ranks = 1},
+                                          {.throughput = {.warmup_steps = 15}});
   ASSERT_TRUE(cluster.ok()) << cluster.status();
   EXPECT_NEAR(PlannedSeconds(*cluster, 2), 0.03, 1e-9);
 }
@@ -361,7 +368,7 @@ TEST(ClusterFromRecordsTest, PartsOfOneJobAreOneRepetition) {
 TEST(ClusterFromRecordsTest, NamesTheRunThatItCannotUse) {
   std::vector<RunTrace> runs = NanoRuns();
   runs.erase(runs.begin() + 1, runs.begin() + 3);
-  EXPECT_EQ(ClusterFromRecords(runs, {.throughput = {.warmup_steps = 18}})
+  EXPECT_EQ(ClusterFromRecords(runs, {}, {.throughput = {.warmup_steps = 18}})
                 .status()
                 .message(),
             "one.jsonl: 20 steps leave 2 after 18 of warm-up, and at least 5 "

@@ -1,5 +1,6 @@
 #include "analysis/plan/layout.h"
 
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -79,6 +80,13 @@ TEST(CutModelTest, StagesHaveEqualFlopsOrEqualBlocks) {
   EXPECT_EQ(equal.back().blocks, 2);
   EXPECT_LT(balanced.back().blocks, 2);
   EXPECT_FALSE(CutModel(model, 14, false).ok());
+}
+
+TEST(ModelTest, ABlocksTensorsAreItsParameters) {
+  const Model model{"even", 2, 64, 4, 32, 100};
+  const std::vector<double> tensors = model.BlockTensors();
+  EXPECT_EQ(std::accumulate(tensors.begin(), tensors.end(), 0.0),
+            model.BlockParameters());
 }
 
 }  // namespace

@@ -1,9 +1,9 @@
 // The layouts in which a model trains fastest on a number of ranks.
 // `bazel run //analysis:plan -- --help`; docs/plan.md.
 
-#include <algorithm>
 #include <cstdint>
 #include <iostream>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,12 +11,12 @@
 #include "absl/flags/flag.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "analysis/plan/output.h"
 #include "analysis/plan/published.h"
+#include "analysis/plan/recorded_machine.h"
 #include "analysis/plan/score.h"
 #include "analysis/plan/search.h"
 #include "analysis/prediction/recordings.h"
@@ -76,25 +76,6 @@ namespace {
 constexpr int64_t kMostRanks = 1 << 20;
 constexpr int64_t kMostLayouts = 1000;
 
-// "1,2,3" in ascending order, each once.
-absl::StatusOr<std::vector<int64_t>> ParseNumbers(const std::string& flag,
-                                                  const std::string& text,
-                                                  int64_t least, int64_t most) {
-  std::vector<int64_t> numbers;
-  for (absl::string_view part : absl::StrSplit(text, ',')) {
-    int64_t number = 0;
-    if (!absl::SimpleAtoi(part, &number) || number < least || number > most) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("--", flag, "=", text, ": expected numbers from ", least,
-                       " to ", most, " with commas between them"));
-    }
-    numbers.push_back(number);
-  }
-  std::sort(numbers.begin(), numbers.end());
-  numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
-  return numbers;
-}
-
 absl::Status CheckRange(const char* flag, int64_t value, int64_t least,
                         int64_t most) {
   if (value >= least && value <= most) return absl::OkStatus();
@@ -128,14 +109,6 @@ absl::StatusOr<Model> ModelFromFlags() {
   }
   RETURN_IF_ERROR(CheckModel(model));
   return model;
-}
-
-// Ranks simulated by the backend `fake` are copies of rank 0.
-absl::StatusOr<std::vector<RunTrace>> LoadRecorded(const std::string& path) {
-  absl::StatusOr<std::vector<RunTrace>> runs = LoadRuns(UserPath(path));
-  if (!runs.ok()) return UnreadableInput(runs.status());
-  for (RunTrace& run : *runs) run = MirrorFakeRanks(std::move(run));
-  return runs;
 }
 
 absl::StatusOr<Cluster> ClusterFromFile(const std::string& name) {
@@ -174,11 +147,12 @@ class ClusterSource {
     if (records.empty()) {
       ASSIGN_OR_RETURN(source.stated_, ClusterFromFile(name));
     } else {
-      ASSIGN_OR_RETURN(source.runs_, LoadRecorded(records));
+      ASSIGN_OR_RETURN(source.runs_, LoadRecordings(UserPath(records)));
+      source.machine_.emplace(source.runs_, RecordedRuns());
       source.precision_ = absl::GetFlag(FLAGS_precision);
       ASSIGN_OR_RETURN(
           const Cluster all,
-          ClusterFromRecords(source.runs_, {.precision = source.precision_}));
+          source.machine_->ClusterFor({.precision = source.precision_}));
       source.deviation_ =
           RecordedDeviation(source.runs_, source.precision_, all);
     }
@@ -192,11 +166,11 @@ class ClusterSource {
   // Records show computing as it is with that number of ranks.
   absl::StatusOr<Cluster> For(int64_t ranks) const {
     Cluster cluster = stated_;
-    if (!runs_.empty()) {
+    if (machine_.has_value()) {
       ASSIGN_OR_RETURN(cluster,
-                       ClusterFromRecords(runs_, {.ranks = ranks,
-                                                  .devices_per_node = devices_,
-                                                  .precision = precision_}));
+                       machine_->ClusterFor({.ranks = ranks,
+                                             .devices_per_node = devices_,
+                                             .precision = precision_}));
       cluster.deviation = deviation_;
     } else if (devices_ > 0) {
       cluster.devices_per_node = devices_;
@@ -212,7 +186,8 @@ class ClusterSource {
 
  private:
   Cluster stated_;
-  std::vector<RunTrace> runs_;  // empty: `stated_` counts
+  std::vector<RunTrace> runs_;
+  std::optional<RecordedMachine> machine_;  // of `runs_`; else `stated_` counts
   double deviation_ = 0;
   int64_t devices_ = 0;
   std::string precision_;
@@ -293,7 +268,7 @@ absl::StatusOr<std::string> Plan() {
   return text;
 }
 
-absl::StatusOr<std::string> Score() {
+absl::StatusOr<std::string> ScoreText() {
   const std::string records = absl::GetFlag(FLAGS_records);
   if (records.empty())
     return absl::InvalidArgumentError("--score: give --records");
@@ -301,21 +276,28 @@ absl::StatusOr<std::string> Score() {
   config.fit_up_to = absl::GetFlag(FLAGS_fit_up_to);
   RETURN_IF_ERROR(CheckRange("fit_up_to", config.fit_up_to, 0, kMostRanks));
   ASSIGN_OR_RETURN(config.memory_bytes, MemoryFromFlags());
-  ASSIGN_OR_RETURN(const std::vector<RunTrace> runs, LoadRecorded(records));
-  ASSIGN_OR_RETURN(const PlanScore score, ScorePlans(runs, config));
+  ASSIGN_OR_RETURN(const std::vector<RunTrace> runs,
+                   LoadRecordings(UserPath(records)));
+  ASSIGN_OR_RETURN(const Score score, ScorePlans(runs, config));
   return PlanScoreText(score);
 }
 
-absl::StatusOr<std::string> Run() {
-  if (absl::GetFlag(FLAGS_score)) return Score();
-  const std::string name = absl::GetFlag(FLAGS_validate);
-  if (name.empty()) return Plan();
+absl::StatusOr<std::string> ValidationText(const std::string& name) {
   ASSIGN_OR_RETURN(const auto tables, Published(name));
-  std::string text;
-  for (const PublishedTable& table : tables) {
-    absl::StrAppend(&text, text.empty() ? "" : "\n", PublishedText(table));
-  }
-  return text;
+  return absl::StrJoin(tables, "\n",
+                       [](std::string* text, const PublishedTable& table) {
+                         absl::StrAppend(text, PublishedText(table));
+                       });
+}
+
+absl::Status Run() {
+  const std::string validated = absl::GetFlag(FLAGS_validate);
+  ASSIGN_OR_RETURN(const std::string text,
+                   absl::GetFlag(FLAGS_score) ? ScoreText()
+                   : validated.empty()        ? Plan()
+                                              : ValidationText(validated));
+  std::cout << text << std::flush;
+  return absl::OkStatus();
 }
 
 constexpr char kUsage[] =
@@ -334,13 +316,7 @@ constexpr char kUsage[] =
 }  // namespace rankwise::plan
 
 int main(int argc, char** argv) {
-  rankwise::DescribeProgram(rankwise::plan::kUsage, "analysis/plan/");
-  const std::vector<char*> arguments = rankwise::ParseFlags(argc, argv);
-  const absl::Status status =
-      rankwise::RefuseArguments(arguments, "--model=gpt3-175b");
-  const absl::StatusOr<std::string> text =
-      status.ok() ? rankwise::plan::Run() : status;
-  if (!text.ok()) return rankwise::Complain("plan", text.status());
-  std::cout << *text << std::flush;
-  return 0;
+  return rankwise::RunProgram(
+      {"plan", rankwise::plan::kUsage, "analysis/plan/", "--model=gpt3-175b"},
+      argc, argv, rankwise::plan::Run);
 }

@@ -1,11 +1,10 @@
-#include "analysis/plan/recorded_layout.h"
-
 #include <algorithm>
 #include <cmath>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "analysis/plan/recorded_machine.h"
 #include "analysis/runs/run_trace.h"
 #include "third_party/absl/status_macros.h"
 

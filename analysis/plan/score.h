@@ -6,58 +6,16 @@
 
 #include <cstdint>
 #include <string>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "analysis/plan/cluster.h"
-#include "analysis/plan/layout.h"
-#include "analysis/plan/step.h"
+#include "analysis/prediction/prediction.h"
 #include "analysis/runs/run_trace.h"
 #include "analysis/runs/throughput.h"
 #include "analysis/text/table.h"
 
 namespace rankwise::plan {
-
-// A recorded layout that was not used to fit.
-struct ScoredLayout {
-  std::string model, precision;
-  Layout layout;
-  int64_t hosts = 1;
-  Step step;                    // as planned
-  double measured_seconds = 0;  // median of the repetitions' steps
-  // Of the rank that held most, by kind; 0: not recorded.
-  double measured_bytes = 0;
-
-  double Error() const { return step.seconds / measured_seconds - 1; }
-  bool IsCovered() const {
-    return measured_seconds >= step.interval.low &&
-           measured_seconds <= step.interval.high;
-  }
-};
-
-// The layouts of one model, precision, number of ranks and global batch.
-struct Regret {
-  size_t layouts = 0;
-  ScoredLayout choice;  // the planner's first
-  ScoredLayout best;    // the fastest measured
-
-  // The choice's measured step over the best's, minus 1.
-  double Share() const {
-    return choice.measured_seconds / best.measured_seconds - 1;
-  }
-};
-
-struct PlanScore {
-  std::vector<ScoredLayout> layouts;
-  std::vector<Regret> regrets;
-  std::vector<std::string> left_out;  // with the reason
-  std::string short_cores;            // ShortCoresText of any of the layouts
-  double median_absolute_error = 0;
-  double coverage = 0;  // share of the layouts
-  double median_relative_width = 0;
-  double median_regret = 0;  // NaN: no two layouts to choose from
-};
 
 struct ScoreConfig {
   // Recorded runs of at most this many ranks are used to fit, and the larger
@@ -72,8 +30,8 @@ struct ScoreConfig {
 // are large, among those of at most `fit_up_to` ranks where that is given; of
 // fewer than three, as what the fit leaves open. FailedPrecondition where
 // nothing can be fitted or scored.
-absl::StatusOr<PlanScore> ScorePlans(absl::Span<const RunTrace> runs,
-                                     const ScoreConfig& config);
+absl::StatusOr<Score> ScorePlans(absl::Span<const RunTrace> runs,
+                                 const ScoreConfig& config);
 
 // Cluster::deviation by what the planner is off by in the layouts recorded in
 // `precision`; of fewer than three, `cluster`'s own.
@@ -82,13 +40,13 @@ double RecordedDeviation(absl::Span<const RunTrace> runs,
 
 // The median error, the coverage and width of the intervals and, if there are
 // choices, their median regret, in sentences.
-std::string PlanScoreSummary(const PlanScore& score);
+std::string PlanScoreSummary(const Score& score);
 
 // A row per layout, and, with rows where there are choices, a row per choice.
-std::vector<Table> PlanScoreTables(const PlanScore& score);
+std::vector<Table> PlanScoreTables(const Score& score);
 
 // These, the totals, and what was not scored.
-std::string PlanScoreText(const PlanScore& score);
+std::string PlanScoreText(const Score& score);
 
 }  // namespace rankwise::plan
 

@@ -14,7 +14,9 @@
 #include "absl/strings/str_cat.h"
 #include "analysis/cost_model/runs_for_test.h"
 #include "analysis/plan/cluster.h"
-#include "analysis/plan/recorded_layout.h"
+#include "analysis/plan/layout.h"
+#include "analysis/plan/recorded_machine.h"
+#include "analysis/plan/step.h"
 #include "analysis/runs/trace_for_test.h"
 #include "analysis/stats/statistics.h"
 #include "gmock/gmock.h"
@@ -145,7 +147,7 @@ Found FoundIn(double bias, int64_t fit_up_to, double speed = 1) {
     const auto score =
         ScorePlans(MadeRecords(random, bias, speed), {fit_up_to});
     EXPECT_TRUE(score.ok()) << score.status();
-    for (const ScoredLayout& one : score->layouts) {
+    for (const ScoredPrediction& one : score->points) {
       errors.push_back(one.Error());
       covered += one.IsCovered();
     }
@@ -187,7 +189,7 @@ TEST(PlanScore, PrintsErrorsAndRegret) {
                     HasSubstr(" of 6 layouts."), HasSubstr("Median regret ")));
   EXPECT_THAT(PlanScoreSummary(*score),
               AllOf(HasSubstr("Median error "), HasSubstr(" Median regret ")));
-  PlanScore without_choices = *score;
+  Score without_choices = *score;
   without_choices.regrets.clear();
   EXPECT_THAT(PlanScoreSummary(without_choices), Not(HasSubstr("regret")));
 }
@@ -205,13 +207,13 @@ TEST(PlanScore, SaysWhatTheWrongChoiceCosts) {
   const auto score = ScorePlans(runs, {});
   ASSERT_TRUE(score.ok()) << score.status();
   ASSERT_EQ(score->regrets.size(), 1u);
-  EXPECT_EQ(score->regrets[0].choice.layout.zero, first.zero);
-  EXPECT_EQ(score->regrets[0].best.layout.zero, second.zero);
+  EXPECT_EQ(score->regrets[0].choice.prediction.layout.zero, first.zero);
+  EXPECT_EQ(score->regrets[0].best.prediction.layout.zero, second.zero);
   EXPECT_GT(score->median_regret, 1);
   // A memory that only ZeRO 3 fits into leaves no other choice.
-  double least = score->layouts[0].step.memory.sum();
-  for (const ScoredLayout& one : score->layouts)
-    least = std::min(least, one.step.memory.sum());
+  double least = score->points[0].prediction.peak_bytes;
+  for (const ScoredPrediction& one : score->points)
+    least = std::min(least, one.prediction.peak_bytes);
   const auto tight = ScorePlans(runs, {.memory_bytes = 1.001 * least});
   ASSERT_TRUE(tight.ok()) << tight.status();
   EXPECT_DOUBLE_EQ(tight->median_regret, 0);
@@ -236,7 +238,7 @@ TEST(PlanScore, FitsTheStepsThatItScores) {
 }
 
 TEST(PlanScore, NormsKeepFp32CopiesOnGpusOnly) {
-  const auto activations = [](const char* device) {
+  const auto bytes = [](const char* device) {
     std::vector<RunTrace> runs = {
         Recorded({.micro_batch = 8}, 1, 0),
         Recorded({.dp = 2, .zero = 3, .micro_batch = 8}, 1, 0), BenchRun()};
@@ -248,13 +250,13 @@ TEST(PlanScore, NormsKeepFp32CopiesOnGpusOnly) {
     }
     const auto score = ScorePlans(runs, {});
     EXPECT_TRUE(score.ok()) << score.status();
-    return score->layouts[0].step.memory.activations;
+    return score->points[0].prediction.peak_bytes;
   };
   const Model nano = *NamedModel("nano");
   // Two bytes more of each block's two norms and of the last one.
   const double copies = 2 * static_cast<double>(8 * nano.sequence) *
                         static_cast<double>((2 * nano.blocks + 1) * nano.width);
-  EXPECT_GT(activations("cuda:0"), activations("cpu") + 0.9 * copies);
+  EXPECT_GT(bytes("cuda:0"), bytes("cpu") + 0.9 * copies);
 }
 
 TEST(PlanScore, SaysWhatCannotBeScored) {
@@ -293,9 +295,9 @@ TEST(PlanScore, FitsEachPrecisionByItself) {
   }
   const auto score = ScorePlans(runs, {});
   ASSERT_TRUE(score.ok()) << score.status();
-  ASSERT_EQ(score->layouts.size(), 2u);
+  ASSERT_EQ(score->points.size(), 2u);
   EXPECT_TRUE(score->regrets.empty());
-  for (const ScoredLayout& one : score->layouts)
+  for (const ScoredPrediction& one : score->points)
     EXPECT_NEAR(one.Error(), 0, 0.05);
 }
 

@@ -75,6 +75,9 @@ class StepModel {
       Setting setting, int64_t longest_simulated = kLongestSimulatedStep);
 
   const Setting& setting() const { return setting_; }
+  void set_deviation(double deviation) {
+    setting_.cluster.deviation = deviation;
+  }
 
   // No schedule takes less: every rank works off its micro-batches between the
   // first forward that can reach it and the last gradient that can leave it.

@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "analysis/plan/link_run.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -106,6 +107,21 @@ TEST_F(UnitSectionsTest, OfZbvsFirstRankItHasNone) {
   ASSERT_EQ(both.stages.size(), 2);
   EXPECT_EQ(both.stages[1].begin, 2);
   EXPECT_EQ(both.layout.sections.back()[0].unit, 0);
+}
+
+TEST(LinkRunTest, ComputingIsSlowerWhileACallIsInFlight) {
+  LinkRun run(/*speed_during_communication=*/0.25);
+  EXPECT_DOUBLE_EQ(run.Start(4), 4);
+  run.Compute(0.5);
+  EXPECT_DOUBLE_EQ(run.now(), 2);
+  // Half of it in the 2 s that are left.
+  run.Compute(1);
+  EXPECT_DOUBLE_EQ(run.now(), 4.5);
+  EXPECT_DOUBLE_EQ(run.exposed(), 3);
+  EXPECT_DOUBLE_EQ(run.Start(1), 5.5);
+  EXPECT_DOUBLE_EQ(run.Start(1), 6.5);
+  run.WaitForAll();
+  EXPECT_DOUBLE_EQ(run.exposed(), 5);
 }
 
 }  // namespace

@@ -72,11 +72,12 @@ TEST(Hosts, StepsOverThemAreThoseOfTheTruth) {
     ASSERT_TRUE(score.ok()) << score.status();
     ASSERT_EQ(score->points.size(), 3u);
     for (const ScoredPrediction& point : score->points) {
-      EXPECT_LT(std::abs(point.error), 0.02) << point.prediction.layout.Name();
+      EXPECT_LT(std::abs(point.Error()), 0.02)
+          << point.prediction.layout.Name();
       EXPECT_GT(point.prediction.link_seconds,
                 0.3 * point.prediction.step_seconds);
       ++points;
-      covered += point.covered;
+      covered += point.IsCovered();
     }
   }
   std::cout << "  " << covered << " of " << points << " covered\n";

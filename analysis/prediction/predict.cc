@@ -18,6 +18,7 @@
 #include "absl/strings/str_split.h"
 #include "analysis/cost_model/network_model.h"
 #include "analysis/prediction/prediction.h"
+#include "analysis/prediction/recordings.h"
 #include "analysis/runs/cell.h"
 #include "analysis/runs/run_trace.h"
 #include "analysis/text/program.h"
@@ -68,22 +69,6 @@ absl::Status Bad(const std::string& flag, const std::string& value,
       absl::StrCat("--", flag, "=", value, ": expected ", expected));
 }
 
-absl::StatusOr<std::vector<int64_t>> ParseWorldSizes(const std::string& text) {
-  std::vector<int64_t> sizes;
-  for (absl::string_view part : absl::StrSplit(text, ',')) {
-    int64_t size = 0;
-    if (!absl::SimpleAtoi(part, &size) || size < 1 || size > kMostRanks) {
-      return Bad("world_sizes", text,
-                 "numbers of ranks from 1 to 1048576, as "
-                 "in 8,64,1024");
-    }
-    sizes.push_back(size);
-  }
-  std::sort(sizes.begin(), sizes.end());
-  sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
-  return sizes;
-}
-
 absl::Status CheckFlags() {
   if (absl::GetFlag(FLAGS_records).empty()) {
     return Bad("records", "", "a study's folder, or a file of records");
@@ -106,20 +91,6 @@ absl::Status CheckFlags() {
         "the other at new ones; give one of them");
   }
   return absl::OkStatus();
-}
-
-// The runs of a file or folder, with the pretended ranks of the backend fake.
-absl::StatusOr<std::vector<RunTrace>> LoadRecords(const std::string& path) {
-  auto runs = LoadRuns(path);
-  if (!runs.ok()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--records: ", runs.status().message()));
-  }
-  for (const std::string& line : TornLines(*runs)) {
-    std::cerr << "Left out: " << line << ".\n";
-  }
-  for (RunTrace& run : *runs) run = MirrorFakeRanks(std::move(run));
-  return runs;
 }
 
 // Where more records would be written.
@@ -272,10 +243,11 @@ absl::StatusOr<std::string> RecommendSizes(const Predictor& predictor,
   return text;
 }
 
-absl::StatusOr<std::string> Predict() {
+absl::StatusOr<std::string> PredictedText() {
   RETURN_IF_ERROR(CheckFlags());
   ASSIGN_OR_RETURN(const auto sizes,
-                   ParseWorldSizes(absl::GetFlag(FLAGS_world_sizes)));
+                   ParseNumbers("world_sizes", absl::GetFlag(FLAGS_world_sizes),
+                                1, kMostRanks));
   int64_t memory_limit = 0;
   if (const std::string text = absl::GetFlag(FLAGS_memory_limit);
       !text.empty()) {
@@ -285,7 +257,7 @@ absl::StatusOr<std::string> Predict() {
   const std::string link = absl::GetFlag(FLAGS_link);
   const int64_t fit_up_to = absl::GetFlag(FLAGS_fit_up_to);
   const int64_t global_batch = absl::GetFlag(FLAGS_global_batch);
-  ASSIGN_OR_RETURN(const auto runs, LoadRecords(records));
+  ASSIGN_OR_RETURN(const auto runs, LoadRecordings(records));
   ASSIGN_OR_RETURN(auto network,
                    link.empty()
                        ? FittedNetwork(runs, FolderOf(records), fit_up_to)
@@ -312,6 +284,12 @@ absl::StatusOr<std::string> Predict() {
              : PredictSizes(predictor, sizes, batch, global_batch);
 }
 
+absl::Status Run() {
+  ASSIGN_OR_RETURN(const std::string text, PredictedText());
+  std::cout << text << std::flush;
+  return absl::OkStatus();
+}
+
 constexpr char kUsage[] =
     "Predicts the step time of a recorded training at other world sizes.\n"
     "  bazel run //analysis:predict -- --records=results/TIME "
@@ -325,13 +303,8 @@ constexpr char kUsage[] =
 }  // namespace rankwise
 
 int main(int argc, char** argv) {
-  rankwise::DescribeProgram(rankwise::kUsage, "analysis/prediction/");
-  const std::vector<char*> arguments = rankwise::ParseFlags(argc, argv);
-  const absl::Status status =
-      rankwise::RefuseArguments(arguments, "--records=results/TIME");
-  const absl::StatusOr<std::string> text =
-      status.ok() ? rankwise::Predict() : status;
-  if (!text.ok()) return rankwise::Complain("predict", text.status());
-  std::cout << *text << std::flush;
-  return 0;
+  return rankwise::RunProgram(
+      {"predict", rankwise::kUsage, "analysis/prediction/",
+       "--records=results/TIME"},
+      argc, argv, rankwise::Run);
 }

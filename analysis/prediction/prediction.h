@@ -1,9 +1,11 @@
-// What a configuration would take at a world size where it has not run, and how
-// right such predictions were where it has.
+// What a configuration would take at a world size where it has not run, how
+// right such predictions were where it has, and what to choose by them.
 #ifndef RANKWISE_ANALYSIS_PREDICTION_PREDICTION_H_
 #define RANKWISE_ANALYSIS_PREDICTION_PREDICTION_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <set>
 #include <string>
 #include <vector>
@@ -44,34 +46,6 @@ struct Prediction : StepEstimate {
 // or more; else "".
 std::string LinkSentence(const Prediction& prediction);
 
-// A prediction and the truth that it had not seen.
-struct ScoredPrediction {
-  Prediction prediction;
-  const Cell* cell = nullptr;   // the held-out one
-  double measured_seconds = 0;  // median of its repetitions' steps
-  double error = 0;             // predicted / measured - 1
-  bool covered = false;         // measured lies in step_interval
-};
-
-// The interval of two runs holds almost everything, and that of one leaves out
-// how far runs differ.
-constexpr int64_t kFewestRunsForCoverage = 3;
-
-bool CountsForCoverage(const ScoredPrediction& point);
-
-struct Score {
-  std::vector<ScoredPrediction> points;
-  int64_t fitted_up_to = 0;  // the largest world size that was used
-  double median_absolute_error = 0;
-  // Of the points from kFewestRunsForCoverage fitted runs or more: the share
-  // that is covered; NaN where there is none.
-  double coverage = 0;
-  // Of all points: the interval's width over the predicted step. Coverage by
-  // wide intervals says little.
-  double median_relative_width = 0;
-  std::vector<std::string> left_out;  // held-out cells without a prediction
-};
-
 // Predicts from a study's runs: computing from the recorded steps, buckets from
 // the traffic records of ddp, stages from the timelines of the pipelines, and
 // communication from `network`.
@@ -102,6 +76,69 @@ class Predictor {
   ModelError ddp_error_, pipeline_error_;
   ExampleUnit unit_;
 };
+
+// A prediction and the measurement that it had not seen.
+struct ScoredPrediction {
+  Prediction prediction = {};
+  const Cell* cell = nullptr;              // the held-out one; null: not kept
+  std::string model = {}, precision = {};  // of a transformer that is planned
+  double measured_seconds = 0;             // median of the repetitions' steps
+  double measured_bytes = 0;               // of the fullest rank; 0: not known
+  // The interval of two runs holds almost everything, and that of one leaves
+  // out how far runs differ.
+  bool counts_for_coverage = true;
+
+  double Error() const {
+    return prediction.step_seconds / measured_seconds - 1;
+  }
+  bool IsCovered() const {
+    return measured_seconds >= prediction.step_interval.low &&
+           measured_seconds <= prediction.step_interval.high;
+  }
+};
+
+// The layouts of one model, precision, number of ranks and hosts, and global
+// batch.
+struct Regret {
+  size_t layouts = 0;
+  ScoredPrediction choice;  // of those predicted to fit, the fastest predicted
+  ScoredPrediction best;    // of those that fit, the fastest measured
+
+  // The choice's measured step over the best's, minus 1.
+  double Share() const {
+    return choice.measured_seconds / best.measured_seconds - 1;
+  }
+};
+
+struct Score {
+  std::vector<ScoredPrediction> points;
+  int64_t fitted_up_to = 0;  // the largest world size that was used
+  double median_absolute_error = 0;
+  // The share that is covered of the points that count; NaN: none does.
+  double coverage = 0;
+  // Of all points: the interval's width over the predicted step. Coverage by
+  // wide intervals says little.
+  double median_relative_width = 0;
+  std::vector<Regret> regrets;
+  double median_regret = std::numeric_limits<double>::quiet_NaN();
+  std::vector<std::string> left_out;  // held-out cells without a prediction
+  std::string warning;                // of all points; "" or a line
+};
+
+// Of the host with the most.
+int64_t RanksPerHost(const Cell& cell);
+
+// Whether a cell's steps can be compared with a prediction of more than
+// `fit_up_to` ranks.
+bool IsHeldOut(const Cell& cell, int64_t fit_up_to);
+
+// Fills what `score` says of all its points and regrets. There is a point.
+void SumUp(Score& score);
+
+// What would be chosen among those `points` that could replace each other on
+// ranks of `memory_bytes`; 0: no limit.
+std::vector<Regret> RegretsOf(absl::Span<const ScoredPrediction> points,
+                              double memory_bytes);
 
 // Fits on the runs of at most `fit_up_to` ranks, and on those of ddp of any
 // size that exchange nothing (--skip_communication); predicts every other cell,

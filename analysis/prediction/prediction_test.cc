@@ -218,8 +218,8 @@ TEST(ScorePredictions, SeesHowFarOffItIs) {
   const std::vector<Cell> cells = GroupIntoCells(runs, {}, &left_out);
   const auto score = ScorePredictions(runs, cells, 2, FlatNetwork(0, 1e-9), {});
   ASSERT_TRUE(score.ok()) << score.status();
-  EXPECT_NEAR(score->points[0].error, 0.036 / 0.042 - 1, 1e-4);
-  EXPECT_FALSE(score->points[0].covered);
+  EXPECT_NEAR(score->points[0].Error(), 0.036 / 0.042 - 1, 1e-4);
+  EXPECT_FALSE(score->points[0].IsCovered());
   EXPECT_EQ(score->coverage, 0);
   EXPECT_NEAR(score->median_absolute_error, 1 - 0.036 / 0.042, 1e-4);
 }
@@ -256,7 +256,7 @@ TEST(ScorePredictions, IntervalsHoldWhatTheModelWasOffByWhereItWasFitted) {
   for (uint64_t seed = 0; seed < 30; ++seed) {
     const Score score = ScoreOf(StudyOf(dearer(random), seed));
     for (const ScoredPrediction& point : score.points) {
-      covered += point.covered ? 1 : 0;
+      covered += point.IsCovered() ? 1 : 0;
       points += 1;
     }
   }
@@ -287,8 +287,8 @@ TEST(ScorePredictions, DoesNotLookAtWhatItPredicts) {
   const std::vector<Cell> cells = GroupIntoCells(runs, {}, &left_out);
   const auto score = ScorePredictions(runs, cells, 2, FlatNetwork(0, 0), {});
   ASSERT_TRUE(score.ok());
-  EXPECT_NEAR(score->points[0].error, -0.5, 1e-3);
-  EXPECT_NEAR(score->points[1].error, 0, 1e-3);
+  EXPECT_NEAR(score->points[0].Error(), -0.5, 1e-3);
+  EXPECT_NEAR(score->points[1].Error(), 0, 1e-3);
 }
 
 TEST(ScorePredictions, MayLookAtRunsThatExchangeNothing) {
@@ -305,7 +305,7 @@ TEST(ScorePredictions, MayLookAtRunsThatExchangeNothing) {
   const auto score = ScorePredictions(runs, cells, 2, FlatNetwork(0, 0), {});
   ASSERT_TRUE(score.ok());
   ASSERT_EQ(score->points.size(), 2u);  // not of the run without communication
-  EXPECT_NEAR(score->points[0].error, 0, 1e-3);
+  EXPECT_NEAR(score->points[0].Error(), 0, 1e-3);
 }
 
 TEST(ScorePredictions, DoesNotLookAtAPipelinesRunsWithoutCommunication) {
@@ -368,7 +368,7 @@ TEST(ScorePredictions, PredictsTheChunksThatRan) {
   ASSERT_TRUE(score.ok()) << score.status();
   ASSERT_EQ(score->points.size(), 1u);
   EXPECT_EQ(score->points[0].prediction.layout.chunks, 4);
-  EXPECT_NEAR(score->points[0].error, 0, 1e-3);
+  EXPECT_NEAR(score->points[0].Error(), 0, 1e-3);
 }
 
 TEST(ScorePredictions, HasNoCoverageFromFewerThanThreeRuns) {

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <iostream>
 #include <map>
 #include <tuple>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
@@ -242,6 +244,19 @@ RunTrace MirrorFakeRanks(RunTrace run) {
     run.ranks.push_back(std::move(image));
   }
   return run;
+}
+
+absl::StatusOr<std::vector<RunTrace>> LoadRecordings(const std::string& path) {
+  absl::StatusOr<std::vector<RunTrace>> runs = LoadRuns(path);
+  if (!runs.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--records: ", runs.status().message()));
+  }
+  for (const std::string& line : TornLines(*runs)) {
+    std::cerr << "Left out: " << line << ".\n";
+  }
+  for (RunTrace& run : *runs) run = MirrorFakeRanks(std::move(run));
+  return runs;
 }
 
 double ExamplesPerStep(const RunTrace& run, const ThroughputConfig& config) {

@@ -34,6 +34,10 @@ bool IsFake(const RunTrace& run);
 // its mirror images it is complete for CheckRun. Other runs stay as they are.
 RunTrace MirrorFakeRanks(RunTrace run);
 
+// The runs of --records=PATH, with the mirror images of fake ranks. Names torn
+// lines on the standard error. InvalidArgument where they cannot be read.
+absl::StatusOr<std::vector<RunTrace>> LoadRecordings(const std::string& path);
+
 // Examples of a rank's step; of a pipeline, of a replica's step. Median.
 double ExamplesPerStep(const RunTrace& run, const ThroughputConfig& config);
 

@@ -177,7 +177,7 @@ void ScoreScenario(const Scenario& scenario, const std::string& folder,
               << 100 * point.prediction.exposed_comm_seconds /
                      point.prediction.step_seconds
               << " % exposed communication\n";
-    errors->push_back(std::abs(point.error));
+    errors->push_back(std::abs(point.Error()));
   }
 }
 

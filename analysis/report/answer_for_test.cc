@@ -128,8 +128,6 @@ void AddPredictions(Answer& answer) {
         MakePrediction(cell.run.world_size, measured * (1 + error));
     point.cell = &cell;
     point.measured_seconds = measured;
-    point.error = error;
-    point.covered = place == kDdp4;
     score.points.push_back(point);
   }
   score.median_absolute_error = 0.05;
@@ -146,22 +144,22 @@ void AddPredictions(Answer& answer) {
 }
 
 void AddPlanScore(Answer& answer, const std::string& name) {
-  plan::ScoredLayout ddp;
+  ScoredPrediction ddp;
   ddp.model = absl::StrCat("nano", name);
-  ddp.layout.dp = 2;
-  ddp.layout.micro_batch = 4;
-  ddp.step.seconds = 0.05;
-  ddp.step.interval = {0.04, 0.06};
-  ddp.step.memory.parameters = 30e6;
+  ddp.prediction.layout.dp = 2;
+  ddp.prediction.layout.micro_batch = 4;
+  ddp.prediction.step_seconds = 0.05;
+  ddp.prediction.step_interval = {0.04, 0.06};
+  ddp.prediction.peak_bytes = 30e6;
   ddp.measured_seconds = 0.055;
   ddp.measured_bytes = 31e6;
-  plan::ScoredLayout zero = ddp;
-  zero.layout.zero = 3;
-  zero.step.seconds = 0.06;
+  ScoredPrediction zero = ddp;
+  zero.prediction.layout.zero = 3;
+  zero.prediction.step_seconds = 0.06;
   zero.measured_seconds = 0.05;
   zero.measured_bytes = 0;
-  plan::PlanScore& score = answer.plan_score.emplace();
-  score.layouts = {ddp, zero};
+  Score& score = answer.plan_score.emplace();
+  score.points = {ddp, zero};
   score.regrets = {{2, ddp, zero}};
   score.median_absolute_error = 0.145;
   score.coverage = 1;

@@ -256,9 +256,9 @@ json ScoredData(const Answer& answer, const ScoredPrediction& point) {
   return {{"prediction", PredictionData(point.prediction)},
           {"cell", CellIndex(answer.cells, point.cell)},
           {"measured_seconds", point.measured_seconds},
-          {"error", point.error},
-          {"covered",
-           CountsForCoverage(point) ? json(point.covered) : json(nullptr)}};
+          {"error", point.Error()},
+          {"covered", point.counts_for_coverage ? json(point.IsCovered())
+                                                : json(nullptr)}};
 }
 
 json ScoreData(const Answer& answer, const Score& score) {

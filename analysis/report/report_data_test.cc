@@ -9,6 +9,7 @@
 #include "absl/strings/str_split.h"
 #include "analysis/answer/answer.h"
 #include "analysis/cost_model/network_model.h"
+#include "analysis/plan/score.h"
 #include "analysis/report/answer_for_test.h"
 #include "analysis/report/report.h"
 #include "analysis/runs/cell.h"
@@ -111,7 +112,7 @@ TEST(ReportDataTest, MemoryIsThatOfTheFullestRankByKind) {
 TEST(ReportDataTest, CoverageFromTooFewRunsIsNotKnown) {
   const std::unique_ptr<Answer> answer = FullAnswer("");
   Score& score = answer->scores[0];
-  score.points[0].prediction.fitted_runs = 2;
+  score.points[0].counts_for_coverage = false;
   score.coverage = std::numeric_limits<double>::quiet_NaN();
   const json data = ReportData(*answer)["scores"][0];
   EXPECT_TRUE(data["points"][0]["covered"].is_null());

@@ -65,10 +65,7 @@ constexpr char kUsage[] =
 }  // namespace rankwise
 
 int main(int argc, char** argv) {
-  rankwise::DescribeProgram(rankwise::kUsage, "analysis/runs/");
-  const std::vector<char*> arguments = rankwise::ParseFlags(argc, argv);
-  absl::Status status =
-      rankwise::RefuseArguments(arguments, "--output_dir=/tmp/million");
-  if (status.ok()) status = rankwise::MakeStudy();
-  return status.ok() ? 0 : rankwise::Complain("make_study", status);
+  return rankwise::RunProgram({"make_study", rankwise::kUsage, "analysis/runs/",
+                               "--output_dir=/tmp/million"},
+                              argc, argv, rankwise::MakeStudy);
 }

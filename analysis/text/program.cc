@@ -1,5 +1,6 @@
 #include "analysis/text/program.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <iostream>
 #include <utility>
@@ -10,6 +11,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 
 namespace rankwise {
@@ -50,6 +52,24 @@ absl::Status RefuseArguments(absl::Span<char* const> positional,
                    "\"; all options are flags, as in ", example));
 }
 
+absl::StatusOr<std::vector<int64_t>> ParseNumbers(absl::string_view flag,
+                                                  absl::string_view text,
+                                                  int64_t least, int64_t most) {
+  std::vector<int64_t> numbers;
+  for (const absl::string_view part : absl::StrSplit(text, ',')) {
+    int64_t number = 0;
+    if (!absl::SimpleAtoi(part, &number) || number < least || number > most) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--", flag, "=", text, ": expected numbers from ", least,
+                       " to ", most, " with commas between them"));
+    }
+    numbers.push_back(number);
+  }
+  std::sort(numbers.begin(), numbers.end());
+  numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
+  return numbers;
+}
+
 absl::StatusOr<int64_t> ParseMemory(absl::string_view flag,
                                     absl::string_view text) {
   absl::string_view number = text;
@@ -79,6 +99,15 @@ int Complain(absl::string_view program, const absl::Status& status,
   std::cerr << program << ": " << status.message() << std::endl;
   return exit_code.value_or(
       absl::IsFailedPrecondition(status) ? kCannotSay : ExitCode(status));
+}
+
+int RunProgram(const Program& program, int argc, char** argv,
+               absl::Status (*run)()) {
+  DescribeProgram(program.usage, program.folder);
+  absl::Status status =
+      RefuseArguments(ParseFlags(argc, argv), program.example);
+  if (status.ok()) status = run();
+  return status.ok() ? 0 : Complain(program.name, status);
 }
 
 }  // namespace rankwise

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -28,6 +29,12 @@ std::string OwnPath();
 absl::Status RefuseArguments(absl::Span<char* const> positional,
                              absl::string_view example);
 
+// "8,1,64": whole numbers from `least` to `most`, in ascending order, each
+// once. InvalidArgument names the flag.
+absl::StatusOr<std::vector<int64_t>> ParseNumbers(absl::string_view flag,
+                                                  absl::string_view text,
+                                                  int64_t least, int64_t most);
+
 // "512MB", "1.5GiB", "4000000000": bytes, rounded down to a whole number, at
 // least 1. InvalidArgument names the flag.
 absl::StatusOr<int64_t> ParseMemory(absl::string_view flag,
@@ -42,6 +49,18 @@ absl::Status UnreadableInput(const absl::Status& status);
 // ExitCode.
 int Complain(absl::string_view program, const absl::Status& status,
              std::optional<int> exit_code = std::nullopt);
+
+struct Program {
+  const char* name;     // "plan"
+  const char* usage;    // as DescribeProgram takes it
+  const char* folder;   // likewise
+  const char* example;  // as RefuseArguments takes it
+};
+
+// main() of a program that takes flags alone: the exit code, after `run` and a
+// message where that fails.
+int RunProgram(const Program& program, int argc, char** argv,
+               absl::Status (*run)());
 
 }  // namespace rankwise
 

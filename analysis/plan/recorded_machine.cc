@@ -1,18 +1,11 @@
-// A cluster as a study's records show it.
+#include "analysis/plan/recorded_machine.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <map>
-#include <optional>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "analysis/plan/cluster.h"
-#include "analysis/plan/recorded_layout.h"
 #include "analysis/plan/work.h"
 #include "analysis/runs/cell.h"
 #include "analysis/runs/throughput.h"
@@ -29,30 +22,22 @@ constexpr double kMostMoving = 0.5;
 // A rate at which products take longer than anything else.
 constexpr double kSlow = 1e6;
 
-// What one run's micro-batch takes, and what there is of each kind in it.
-struct ComputingSample {
-  const RunRecord* run = nullptr;
-  int64_t micro_batch = 0;
-  double seconds = 0;  // of the slowest rank, without exchanges and update
-  double update_seconds = 0;
-  double update_bytes = 0;
-  double flops = 0;
-  double kernels = 0;
-  double moved_bytes = 0;
-};
-
 bool ExchangesNothing(const RunRecord& run) {
   return run.world_size == 1 || SkipsCommunication(run);
 }
 
-bool ShowsComputing(const RunRecord& run, const RecordedComputing& which) {
+bool ShowsComputing(const RunTrace& trace, const RecordedRuns& which) {
+  if (trace.ranks.empty()) return false;
+  const RunRecord& run = trace.ranks[0].run;
   const bool computes =
       run.binary == "single" || run.binary == "ddp" || run.binary == "fsdp";
   return computes && run.forward_flops_per_example > 0 &&
-         (which.precision.empty() ||
-          FlagOf(run, "precision") == which.precision) &&
          (ExchangesNothing(run) ||
           run.world_size <= which.most_exchanging_ranks);
+}
+
+std::string PrecisionOf(const RunTrace& run) {
+  return FlagOf(run.ranks[0].run, "precision");
 }
 
 // Of one micro-batch of one rank that has the whole model.
@@ -165,39 +150,9 @@ void SlowDown(double times, Device& device) {
   device.kernel_seconds *= times;
 }
 
-using SamplesByRanks = std::map<int64_t, std::vector<ComputingSample>>;
-
-// Of each number of ranks those that exchange nothing, where there are any.
-// `refusal` becomes the reason why a run that would show computing does not.
-SamplesByRanks Collect(absl::Span<const RunTrace> runs,
-                       const RecordedComputing& which, absl::Status& refusal) {
-  for (const RunTrace& run : runs) {
-    if (run.ranks.empty() || !ShowsComputing(run.ranks[0].run, which)) continue;
-    absl::Status measurable = CheckMeasurable(run, which.throughput);
-    if (!measurable.ok()) refusal = std::move(measurable);
-  }
-  SamplesByRanks quiet, all;
-  std::vector<std::string> left_out;  // named by `refusal`
-  for (const MeasuredRun& measured :
-       MeasureRuns(runs, which.throughput, &left_out)) {
-    const RunTrace& run = runs[measured.index];
-    if (!ShowsComputing(run.ranks[0].run, which)) continue;
-    const absl::StatusOr<ComputingSample> sample =
-        SampleOf(run, which.throughput, measured.throughput.global_batch);
-    if (!sample.ok()) {
-      refusal = RunError(run, sample.status().message());
-      continue;
-    }
-    const int64_t ranks = sample->run->world_size;
-    all[ranks].push_back(*sample);
-    if (ExchangesNothing(*sample->run)) quiet[ranks].push_back(*sample);
-  }
-  for (auto& [ranks, samples] : quiet) all[ranks] = samples;
-  return all;
-}
-
 // The number of ranks with most batches, which separate the device's numbers.
-const std::vector<ComputingSample>& MostBatches(const SamplesByRanks& samples) {
+const std::vector<ComputingSample>& MostBatches(
+    const std::map<int64_t, std::vector<ComputingSample>>& samples) {
   const auto batches = [](const auto& entry) {
     std::map<int64_t, int> found;
     for (const ComputingSample& sample : entry.second)
@@ -211,45 +166,10 @@ const std::vector<ComputingSample>& MostBatches(const SamplesByRanks& samples) {
       ->second;
 }
 
-// The most ranks that any run had on one host.
-int64_t MostOnAHost(absl::Span<const RunTrace> runs) {
-  int64_t most = 1;
-  for (const RunTrace& run : runs) {
-    if (run.ranks.empty()) continue;
-    const RunRecord& record = run.ranks[0].run;
-    const int64_t hosts = std::max<int64_t>(1, record.hosts);
-    most = std::max(most, (record.world_size + hosts - 1) / hosts);
-  }
-  return most;
-}
-
 // The host's cores minus those that `ranks` ranks compute on; negative if it
 // has too few.
 int64_t CoresLeft(const RunRecord& run, int64_t ranks) {
   return run.host.cores - ranks * run.threads_per_rank;
-}
-
-// What computing keeps of its speed during collectives, as comm_bench measured
-// it for the most ranks up to `ranks`, else for the fewest: 1 less the time
-// that both take longer than computing alone, over what communication takes
-// alone (the overlap of OSU's benchmarks). None where it was not measured.
-std::optional<double> MeasuredSpeedDuringCommunication(
-    absl::Span<const RunTrace> runs, int64_t ranks) {
-  std::map<int64_t, std::pair<double, double>> sums;  // by ranks
-  for (const RunTrace& run : runs) {
-    for (const RankTrace& rank : run.ranks) {
-      for (const OverlapRecord& record : rank.overlaps) {
-        auto& [longer, alone] = sums[rank.run.world_size];
-        longer += Median(record.both_seconds) - Median(record.compute_seconds);
-        alone += Median(record.comm_seconds);
-      }
-    }
-  }
-  if (sums.empty()) return std::nullopt;
-  auto like = sums.upper_bound(ranks);
-  if (like != sums.begin()) --like;
-  const auto [longer, alone] = like->second;
-  return alone > 0 ? std::clamp(1 - longer / alone, 0.0, 1.0) : 1;
 }
 
 // Of the samples about what the device takes: how far their runs are apart and
@@ -278,7 +198,8 @@ absl::Status NothingShowsComputing(const std::string& precision) {
 }
 
 // One device is fitted to all of them.
-absl::Status CheckKindOfDevice(const SamplesByRanks& samples) {
+absl::Status CheckKindOfDevice(
+    const std::map<int64_t, std::vector<ComputingSample>>& samples) {
   const bool on_cpu = RanOnCpu(*samples.begin()->second.front().run);
   for (const auto& [ranks, those] : samples) {
     for (const ComputingSample& sample : those) {
@@ -293,13 +214,83 @@ absl::Status CheckKindOfDevice(const SamplesByRanks& samples) {
 
 }  // namespace
 
-absl::StatusOr<Cluster> ClusterFromRecords(absl::Span<const RunTrace> runs,
-                                           const RecordedComputing& which) {
-  absl::Status refusal = NothingShowsComputing(which.precision);
-  const SamplesByRanks samples = Collect(runs, which, refusal);
-  if (samples.empty()) return refusal;
+RecordedMachine::RecordedMachine(absl::Span<const RunTrace> runs,
+                                 const RecordedRuns& which)
+    : network_(FitNetwork(runs, nullptr,
+                          {.most_ranks = which.most_exchanging_ranks})) {
+  for (const RunTrace& run : runs) {
+    for (const RankTrace& rank : run.ranks) {
+      const int64_t hosts = std::max<int64_t>(1, rank.run.hosts);
+      most_on_a_host_ =
+          std::max(most_on_a_host_, (rank.run.world_size + hosts - 1) / hosts);
+      for (const OverlapRecord& record : rank.overlaps) {
+        auto& [longer, alone] = overlaps_[rank.run.world_size];
+        longer += Median(record.both_seconds) - Median(record.compute_seconds);
+        alone += Median(record.comm_seconds);
+      }
+    }
+    if (!ShowsComputing(run, which)) continue;
+    absl::Status measurable = CheckMeasurable(run, which.throughput);
+    if (!measurable.ok())
+      refusals_.emplace_back(PrecisionOf(run), std::move(measurable));
+  }
+  std::vector<std::string> left_out;  // named by `refusals_`
+  for (const MeasuredRun& measured :
+       MeasureRuns(runs, which.throughput, &left_out)) {
+    const RunTrace& run = runs[measured.index];
+    if (!ShowsComputing(run, which)) continue;
+    const absl::StatusOr<ComputingSample> sample =
+        SampleOf(run, which.throughput, measured.throughput.global_batch);
+    if (sample.ok()) {
+      samples_.push_back(*sample);
+    } else {
+      refusals_.emplace_back(PrecisionOf(run),
+                             RunError(run, sample.status().message()));
+    }
+  }
+}
+
+// Of each number of ranks those that exchange nothing, where there are any.
+absl::StatusOr<RecordedMachine::SamplesByRanks> RecordedMachine::SamplesOf(
+    const std::string& precision) const {
+  const auto is_taken = [&precision](const std::string& recorded) {
+    return precision.empty() || recorded == precision;
+  };
+  SamplesByRanks quiet, all;
+  for (const ComputingSample& sample : samples_) {
+    if (!is_taken(FlagOf(*sample.run, "precision"))) continue;
+    const int64_t ranks = sample.run->world_size;
+    all[ranks].push_back(sample);
+    if (ExchangesNothing(*sample.run)) quiet[ranks].push_back(sample);
+  }
+  for (auto& [ranks, samples] : quiet) all[ranks] = samples;
+  if (!all.empty()) return all;
+  absl::Status refusal = NothingShowsComputing(precision);
+  for (const auto& [of_run, status] : refusals_) {
+    if (is_taken(of_run)) refusal = status;
+  }
+  return refusal;
+}
+
+// What computing keeps of its speed during collectives, as comm_bench measured
+// it for the most ranks up to `ranks`, else for the fewest: 1 less the time
+// that both take longer than computing alone, over what communication takes
+// alone (the overlap of OSU's benchmarks). None where it was not measured.
+std::optional<double> RecordedMachine::MeasuredSpeedDuringCommunication(
+    int64_t ranks) const {
+  if (overlaps_.empty()) return std::nullopt;
+  auto like = overlaps_.upper_bound(ranks);
+  if (like != overlaps_.begin()) --like;
+  const auto [longer, alone] = like->second;
+  return alone > 0 ? std::clamp(1 - longer / alone, 0.0, 1.0) : 1;
+}
+
+absl::StatusOr<Cluster> RecordedMachine::ClusterFor(
+    const RecordedSize& size) const {
+  ASSIGN_OR_RETURN(const SamplesByRanks samples, SamplesOf(size.precision));
   RETURN_IF_ERROR(CheckKindOfDevice(samples));
-  auto like = samples.upper_bound(which.ranks);
+  RETURN_IF_ERROR(network_.status());
+  auto like = samples.upper_bound(size.ranks);
   if (like != samples.begin()) --like;
   Cluster cluster;
   cluster.device = FitDevice(MostBatches(samples));
@@ -308,28 +299,26 @@ absl::StatusOr<Cluster> ClusterFromRecords(absl::Span<const RunTrace> runs,
     slower.push_back(sample.seconds / SecondsOf(sample, cluster.device));
   const double slowdown = GeometricMean(slower);
   SlowDown(slowdown, cluster.device);
-  if (which.ranks > 1) cluster.slowdown_by_others = std::max(1.0, slowdown);
+  if (size.ranks > 1) cluster.slowdown_by_others = std::max(1.0, slowdown);
   cluster.deviation = DeviationOf(like->second, cluster.device);
 
   const RunRecord& one = *like->second.front().run;
   cluster.name = one.host.cpu_model;
   cluster.devices_per_node =
-      which.devices_per_node > 0 ? which.devices_per_node : MostOnAHost(runs);
+      size.devices_per_node > 0 ? size.devices_per_node : most_on_a_host_;
   cluster.device.is_cpu = RanOnCpu(one);
   if (cluster.device.is_cpu) {
     cluster.device.memory_bytes = static_cast<double>(one.host.memory_bytes) /
                                   static_cast<double>(cluster.devices_per_node);
   }
-  ASSIGN_OR_RETURN(
-      cluster.network,
-      FitNetwork(runs, nullptr, {.most_ranks = which.most_exchanging_ranks}));
+  cluster.network = *network_;
   const bool cores_communicate =
       RanOnCpu(one) && one.host.cores > 0 && cluster.network.backend != "fake";
   const int64_t left =
-      CoresLeft(one, std::min(which.ranks, cluster.devices_per_node));
+      CoresLeft(one, std::min(size.ranks, cluster.devices_per_node));
   cluster.cores_are_short = cores_communicate && left < 0;
   cluster.speed_during_communication =
-      MeasuredSpeedDuringCommunication(runs, which.ranks)
+      MeasuredSpeedDuringCommunication(size.ranks)
           .value_or(cores_communicate && left <= 0 ? 0 : 1);
   return cluster;
 }
