@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "parallel/comm/communicator.h"
+#include "parallel/comm/gather.h"
 #include "third_party/absl/status_macros.h"
 
 namespace rankwise {
@@ -44,20 +45,20 @@ std::string Decode(const at::Tensor& bytes) {
 absl::Status AgreeOnSuccess(absl::string_view attempted,
                             const absl::Status& mine, const Worker& worker) {
   if (worker.comm == nullptr || worker.comm->world_size() == 1) return mine;
-  const at::Tensor code = at::tensor({mine.raw_code()}, at::kLong);
-  ASSIGN_OR_RETURN(const std::vector<at::Tensor> codes,
-                   worker.comm->AllGather(code.to(worker.device)));
+  ASSIGN_OR_RETURN(
+      const std::vector<at::Tensor> codes,
+      GatherToHost(at::tensor({mine.raw_code()}, at::kLong), worker.comm));
   const auto failed = std::find_if(
       codes.begin(), codes.end(),
       [](const at::Tensor& each) { return each.item<int64_t>() != 0; });
   if (failed == codes.end()) return absl::OkStatus();
   ASSIGN_OR_RETURN(const std::vector<at::Tensor> messages,
-                   worker.comm->AllGather(Encode(mine).to(worker.device)));
+                   GatherToHost(Encode(mine), worker.comm));
   const auto rank = static_cast<size_t>(failed - codes.begin());
   return FailureOf(
       attempted, rank,
       absl::Status(static_cast<absl::StatusCode>(failed->item<int64_t>()),
-                   Decode(messages[rank].cpu())));
+                   Decode(messages[rank])));
 }
 
 }  // namespace rankwise

@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
-#include "parallel/comm/communicator.h"
+#include "parallel/comm/gather.h"
 #include "samplers/datasets/split_mix.h"
 #include "third_party/absl/status_macros.h"
 #include "trainers/checkpoint/checkpoint_reader.h"
@@ -53,10 +53,11 @@ torch::Tensor GeneratorState(const Worker& worker) {
 // include the first one: other ranks of a copy of the model saw the same data.
 absl::StatusOr<std::vector<torch::Tensor>> GatherShares(
     const Worker& worker, const torch::Tensor& mine) {
-  ASSIGN_OR_RETURN(std::vector<torch::Tensor> all, GatherRanks(worker, mine));
+  ASSIGN_OR_RETURN(std::vector<torch::Tensor> all,
+                   GatherToHost(mine, worker.comm));
   std::vector<torch::Tensor> shares;
   for (const int rank : worker.layout.Line("dp", 0))
-    shares.push_back(all[static_cast<size_t>(rank)].cpu());
+    shares.push_back(all[static_cast<size_t>(rank)]);
   return shares;
 }
 
@@ -143,12 +144,6 @@ absl::Status RestoreSums(CheckpointReader& reader, const Worker& worker,
 }
 
 }  // namespace
-
-absl::StatusOr<std::vector<torch::Tensor>> GatherRanks(
-    const Worker& worker, const torch::Tensor& tensor) {
-  if (worker.comm == nullptr) return std::vector<torch::Tensor>{tensor};
-  return worker.comm->AllGather(tensor.to(worker.device));
-}
 
 absl::Status AddProgress(const Progress& progress, const Worker& worker,
                          Checkpoint& checkpoint) {

@@ -5,11 +5,9 @@
 
 #include <cstdint>
 #include <limits>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "torch/types.h"
 #include "trainers/checkpoint/checkpoint.h"
 #include "trainers/checkpoint/checkpoint_reader.h"
 #include "trainers/loop/worker.h"
@@ -26,11 +24,6 @@ struct Progress {
   // When the checkpoint that this was read from was made; NaN: not known.
   double saved_unix_seconds = std::numeric_limits<double>::quiet_NaN();
 };
-
-// The `tensor` of every rank, by rank; of this rank alone without peers.
-// Collective; the results are on the group's device.
-absl::StatusOr<std::vector<torch::Tensor>> GatherRanks(
-    const Worker& worker, const torch::Tensor& tensor);
 
 // Adds the per-rank state of all data-parallel ranks to the first rank's
 // checkpoint, and an identifier of this save to every rank's. Collective.

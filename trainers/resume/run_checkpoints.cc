@@ -22,6 +22,7 @@
 #include "parallel/clock/steady_time.h"
 #include "parallel/comm/communicator.h"
 #include "parallel/comm/diagnosis/plain_error.h"
+#include "parallel/comm/gather.h"
 #include "records/text.h"
 #include "third_party/absl/status_macros.h"
 #include "trainers/checkpoint/checkpoint_folder.h"
@@ -154,7 +155,7 @@ absl::Status RunCheckpoints::Open() {
   if (!sharded_.shards.empty()) {
     const int64_t mine = SavesState(worker_, sharded_) ? 1 : 0;
     ASSIGN_OR_RETURN(const auto all,
-                     GatherRanks(worker_, at::tensor({mine}, at::kLong)));
+                     GatherToHost(at::tensor({mine}, at::kLong), worker_.comm));
     for (size_t i = 0; i < all.size(); ++i)
       saves[i] = all[i].item<int64_t>() != 0;
   }
@@ -192,12 +193,13 @@ absl::StatusOr<Checkpoint> RunCheckpoints::Capture(
 absl::Status RunCheckpoints::AddBuffers(Checkpoint& checkpoint) const {
   if (!HasOwnBuffers(worker_, model_)) return absl::OkStatus();
   for (const auto& buffer : model_.named_buffers()) {
-    ASSIGN_OR_RETURN(const auto all, GatherRanks(worker_, buffer.value()));
+    ASSIGN_OR_RETURN(const auto all,
+                     GatherToHost(buffer.value(), worker_.comm));
     if (!worker_.is_first()) continue;
     int share = 0;
     for (const int rank : worker_.Line("dp")) {
-      checkpoint.tensors.push_back({BufferName(share++, buffer.key()),
-                                    all[static_cast<size_t>(rank)].cpu()});
+      checkpoint.tensors.push_back(
+          {BufferName(share++, buffer.key()), all[static_cast<size_t>(rank)]});
     }
   }
   return absl::OkStatus();
@@ -288,7 +290,7 @@ absl::StatusOr<std::optional<Progress>> RunCheckpoints::Resume(
     const int64_t mine =
         !loaded.ok() ? kNotLoaded : loaded->value_or(kNoCheckpoint);
     ASSIGN_OR_RETURN(auto gathered,
-                     GatherRanks(worker_, at::tensor({mine}, at::kLong)));
+                     GatherToHost(at::tensor({mine}, at::kLong), worker_.comm));
     std::vector<int64_t> found;
     for (const torch::Tensor& step : gathered)
       found.push_back(step.item<int64_t>());

@@ -14,7 +14,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "parallel/clock/clock_sync.h"
-#include "parallel/comm/communicator.h"
+#include "parallel/comm/gather.h"
 #include "parallel/pipeline/engine/transport.h"
 #include "third_party/absl/status_macros.h"
 
@@ -84,14 +84,12 @@ absl::StatusOr<PipelineMeter::Table> PipelineMeter::GatherAll(
     Table rows) const {
   if (worker_.env.world_size == 1) return rows;
   ASSIGN_OR_RETURN(
-      std::vector<at::Tensor> all,
-      worker_.comm->AllGather(
-          at::tensor(rows.front(), at::kDouble).to(worker_.device)));
+      const std::vector<at::Tensor> all,
+      GatherToHost(at::tensor(rows.front(), at::kDouble), worker_.comm));
   rows.clear();
-  for (const at::Tensor& tensor : all) {
-    const at::Tensor on_host = tensor.cpu();
-    const double* first = on_host.data_ptr<double>();
-    rows.emplace_back(first, first + on_host.numel());
+  for (const at::Tensor& row : all) {
+    const double* const first = row.const_data_ptr<double>();
+    rows.emplace_back(first, first + row.numel());
   }
   return rows;
 }
