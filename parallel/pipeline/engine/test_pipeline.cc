@@ -43,11 +43,23 @@ at::Tensor InFormat(const at::Tensor& tensor) {
   return tensor.contiguous(at::MemoryFormat::ChannelsLast);
 }
 
+using RankBody = std::function<void(const Group&, int rank)>;
+
+// On the rank's own thread, or in its own process.
+void RunRank(int rank, int num_ranks, const std::string& store,
+             absl::Duration collective_timeout, const RankBody& body) {
+  at::set_num_threads(1);
+  std::unique_ptr<Communicator> communicator;
+  if (num_ranks > 1)
+    communicator = ConnectRank(rank, num_ranks, store, collective_timeout);
+  body(communicator == nullptr ? Group() : communicator->world(), rank);
+}
+
 }  // namespace
 
-std::vector<std::string> ErrorsOnRanks(
-    int num_ranks, absl::Duration collective_timeout,
-    const std::function<void(const Group&, int rank)>& body) {
+std::vector<std::string> ErrorsOnRanks(int num_ranks,
+                                       absl::Duration collective_timeout,
+                                       const RankBody& body) {
   static std::atomic<int> groups{0};
   const std::string store =
       absl::StrCat(testing::TempDir(), "/pipeline", groups++, ".store");
@@ -55,25 +67,15 @@ std::vector<std::string> ErrorsOnRanks(
   std::vector<std::thread> threads;
   for (int rank = 0; rank < num_ranks; ++rank) {
     threads.emplace_back([&, rank] {
-      at::set_num_threads(1);  // of this rank
-      try {
-        std::unique_ptr<Communicator> communicator;
-        if (num_ranks > 1) {
-          communicator =
-              ConnectRank(rank, num_ranks, store, collective_timeout);
-        }
-        body(communicator == nullptr ? Group() : communicator->world(), rank);
-      } catch (const std::exception& error) {
-        errors[rank] = error.what();
-      }
+      errors[rank] = ErrorOf(
+          [&] { RunRank(rank, num_ranks, store, collective_timeout, body); });
     });
   }
   for (std::thread& thread : threads) thread.join();
   return errors;
 }
 
-void OnRanks(int num_ranks,
-             const std::function<void(const Group&, int rank)>& body) {
+void OnRanks(int num_ranks, const RankBody& body) {
   const std::vector<std::string> errors =
       ErrorsOnRanks(num_ranks, absl::Seconds(60), body);
   for (int rank = 0; rank < num_ranks; ++rank) {
@@ -81,28 +83,7 @@ void OnRanks(int num_ranks,
   }
 }
 
-namespace {
-
-// In the forked process: true if nothing went wrong.
-bool RunRank(int rank, int num_ranks, const std::string& store,
-             const std::function<void(const Group&, int rank)>& body) {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  at::set_num_threads(1);
-  try {
-    std::unique_ptr<Communicator> communicator;
-    if (num_ranks > 1)
-      communicator = ConnectRank(rank, num_ranks, store, absl::Seconds(60));
-    body(communicator == nullptr ? Group() : communicator->world(), rank);
-  } catch (const std::exception& error) {
-    ADD_FAILURE() << "rank " << rank << ": " << error.what();
-  }
-  return !testing::Test::HasFailure();
-}
-
-}  // namespace
-
-void OnProcesses(int num_ranks,
-                 const std::function<void(const Group&, int rank)>& body) {
+void OnProcesses(int num_ranks, const RankBody& body) {
   const std::string store =
       absl::StrCat(testing::TempDir(), "/processes", num_ranks, ".store");
   std::fflush(nullptr);
@@ -111,9 +92,14 @@ void OnProcesses(int num_ranks,
     const pid_t child = fork();
     ASSERT_GE(child, 0) << "fork failed";
     if (child == 0) {
-      const bool good = RunRank(rank, num_ranks, store, body);
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      EXPECT_EQ(ErrorOf([&] {
+                  RunRank(rank, num_ranks, store, absl::Seconds(60), body);
+                }),
+                "")
+          << "on rank " << rank;
       std::fflush(nullptr);
-      _exit(good ? 0 : 1);
+      _exit(testing::Test::HasFailure() ? 1 : 0);
     }
     children.push_back(child);
   }
