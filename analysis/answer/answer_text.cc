@@ -10,6 +10,7 @@
 #include "absl/strings/str_replace.h"
 #include "analysis/answer/answer.h"
 #include "analysis/answer/tables.h"
+#include "analysis/plan/score.h"
 #include "analysis/stats/statistics.h"
 #include "analysis/text/table.h"
 
@@ -53,7 +54,7 @@ std::vector<Table> PlannerTables(const Answer& answer) {
   tables[0].caption =
       "Layouts of gpt as //analysis:plan predicts them from runs without "
       "communication and from comm_bench, and what its choices cost:";
-  tables[0].notes += answer.plan_score->short_cores;
+  tables[0].notes += answer.plan_score->warning;
   return tables;
 }
 

@@ -78,7 +78,7 @@ void AddPrediction(const Prediction& prediction, const ScoredPrediction* scored,
   std::vector<std::string> assumptions = prediction.extrapolations;
   assumptions.insert(assumptions.end(), prediction.assumptions.begin(),
                      prediction.assumptions.end());
-  const bool judged = scored != nullptr && CountsForCoverage(*scored);
+  const bool judged = scored != nullptr && scored->counts_for_coverage;
   const std::string unit = prediction.unit.RateName();
   table.AddRow();
   table.Add("layout", "layout", Word(prediction.layout.Name()), kLeft);
@@ -98,11 +98,11 @@ void AddPrediction(const Prediction& prediction, const ScoredPrediction* scored,
       "measured ms", "measured_seconds",
       Milliseconds(scored == nullptr ? unknown : scored->measured_seconds));
   table.Add("error", "error",
-            SignedShare(scored == nullptr ? unknown : scored->error));
+            SignedShare(scored == nullptr ? unknown : scored->Error()));
   table.Add("in the interval", "covered",
-            Word(!judged           ? ""
-                 : scored->covered ? "yes"
-                                   : "no"));
+            Word(!judged               ? ""
+                 : scored->IsCovered() ? "yes"
+                                       : "no"));
   table.Add("assumptions", "assumptions",
             Word(absl::StrJoin(assumptions, "; ")), kWrapped | kNotOnTerminal);
 }

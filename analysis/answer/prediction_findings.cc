@@ -74,11 +74,11 @@ Finding WhatComesNext(const Answer& answer) {
   std::vector<std::string> speeds, extrapolations;
   std::string links;
   for (const Prediction& prediction : answer.predictions) {
-    speeds.push_back(absl::StrFormat(
-        "%.0f %s on %d ranks (%s)",
-        prediction.unit.Rate(prediction.examples_per_second),
-        prediction.unit.RateName(), prediction.layout.ranks(),
-        RateInterval(prediction)));
+    speeds.push_back(
+        absl::StrFormat("%.0f %s on %d ranks (%s)",
+                        prediction.unit.Rate(prediction.examples_per_second),
+                        prediction.unit.RateName(), prediction.layout.ranks(),
+                        RateInterval(prediction)));
     for (const std::string& line : prediction.extrapolations) {
       if (!absl::c_linear_search(extrapolations, line))
         extrapolations.push_back(line);

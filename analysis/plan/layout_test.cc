@@ -82,12 +82,5 @@ TEST(CutModelTest, StagesHaveEqualFlopsOrEqualBlocks) {
   EXPECT_FALSE(CutModel(model, 14, false).ok());
 }
 
-TEST(ModelTest, ABlocksTensorsAreItsParameters) {
-  const Model model{"even", 2, 64, 4, 32, 100};
-  const std::vector<double> tensors = model.BlockTensors();
-  EXPECT_EQ(std::accumulate(tensors.begin(), tensors.end(), 0.0),
-            model.BlockParameters());
-}
-
 }  // namespace
 }  // namespace rankwise::plan

@@ -175,7 +175,8 @@ INSTANTIATE_TEST_SUITE_P(
               "--replicas=-1: must be between 0 and 1024"},
         Wrong{"ReplicasAndDevices",
               {"--devices=cpu,cpu", "--replicas=2"},
-              "--replicas=2: --devices says how many there are"},
+              "--replicas=2: excludes --devices=cpu,cpu: --devices says how "
+              "many there are"},
         Wrong{"Gather",
               {"--gather=nothing"},
               "--gather=nothing: must be one of output, loss"},

@@ -66,11 +66,6 @@ class FakeBackend : public c10d::Backend {
                                      tensors, kNoRoot, opts.reduceOp.op_});
   }
 
-  WorkPtr allreduce_coalesced(
-      Tensors& tensors, const c10d::AllreduceCoalescedOptions& opts) override {
-    return allreduce(tensors, opts);
-  }
-
   WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& opts) override {
     return Start(OpType::REDUCE, {"reduce", Kind::kReduce, tensors, tensors,
                                   Root(opts), opts.reduceOp.op_});
@@ -84,12 +79,6 @@ class FakeBackend : public c10d::Backend {
   WorkPtr _allgather_base(Tensor& output, Tensor& input,
                           const c10d::AllgatherOptions&) override {
     return AllGather(OpType::_ALLGATHER_BASE, {input}, {output}, true);
-  }
-
-  WorkPtr allgather_into_tensor_coalesced(
-      Tensors& outputs, Tensors& inputs,
-      const c10d::AllgatherOptions&) override {
-    return AllGather(OpType::ALLGATHER_COALESCED, inputs, outputs, true);
   }
 
   WorkPtr gather(std::vector<Tensors>& outputs, Tensors& inputs,
@@ -116,12 +105,6 @@ class FakeBackend : public c10d::Backend {
       const c10d::ReduceScatterOptions& opts) override {
     return ReduceScatter(OpType::_REDUCE_SCATTER_BASE, {input}, {output}, opts,
                          true);
-  }
-
-  WorkPtr reduce_scatter_tensor_coalesced(
-      Tensors& outputs, Tensors& inputs,
-      const c10d::ReduceScatterOptions& opts) override {
-    return ReduceScatter(OpType::REDUCE_SCATTER, inputs, outputs, opts, true);
   }
 
   WorkPtr alltoall_base(Tensor& output, Tensor& input,
