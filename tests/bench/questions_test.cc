@@ -20,7 +20,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 // `name`: a target of //comm_bench. Form is what is tested here, not times.
-Finished Run(const std::string& name, std::vector<std::string> flags) {
+Finished RunBinary(const std::string& name, std::vector<std::string> flags) {
   flags.insert(flags.begin(), {Runfile(absl::StrCat("comm_bench/", name)),
                                "--threads=1", "--iterations=3"});
   TestProcess run(flags);
@@ -38,7 +38,7 @@ struct Example {
 class QuestionTest : public ::testing::TestWithParam<Example> {};
 
 TEST_P(QuestionTest, IsAnswered) {
-  const Finished run = Run(GetParam().binary, GetParam().flags);
+  const Finished run = RunBinary(GetParam().binary, GetParam().flags);
   EXPECT_EQ(run.code, 0) << run.err;
   EXPECT_THAT(run.out, ContainsRegex(GetParam().output));
   EXPECT_THAT(run.err, IsEmpty());
@@ -115,16 +115,16 @@ std::string HybridTraffic() {
 
 TEST(ReplayTest, ReplaysTheTrafficOfAllAxesOrOfOne) {
   const std::string replay = absl::StrCat("--replay=", HybridTraffic());
-  const Finished all = Run("replay", {"--nproc=4", replay});
+  const Finished all = RunBinary("replay", {"--nproc=4", replay});
   EXPECT_EQ(all.code, 0) << all.err;
   EXPECT_THAT(all.out, ContainsRegex("\n +3 +3 +0.003 "));
-  const Finished tp =
-      Run("replay", {"--nproc=4", replay, "--mesh=dp:2,tp:2", "--axis=tp"});
+  const Finished tp = RunBinary(
+      "replay", {"--nproc=4", replay, "--mesh=dp:2,tp:2", "--axis=tp"});
   EXPECT_EQ(tp.code, 0) << tp.err;
   EXPECT_THAT(tp.out, HasSubstr("# only what groups along tp communicated"));
   EXPECT_THAT(tp.out, ContainsRegex("\n +3 +2 +0.002 "));
   const Finished none =
-      Run("replay", {"--nproc=4", replay, "--mesh=tp:4", "--axis=tp"});
+      RunBinary("replay", {"--nproc=4", replay, "--mesh=tp:4", "--axis=tp"});
   EXPECT_EQ(none.code, 2);
   EXPECT_THAT(none.err, HasSubstr("no group along --axis communicated; what "
                                   "did: {0,1} {0,2} {1,3} {2,3}"));
@@ -134,7 +134,7 @@ TEST(ReplayTest, ReplaysTheTrafficOfAllAxesOrOfOne) {
 TEST(HelpTest, IsShortAndNoFailure) {
   for (const char* name : {"comm_bench", "ladder", "new_group", "overlap",
                            "pairs", "replay", "units"}) {
-    const Finished run = Run(name, {"--help"});
+    const Finished run = RunBinary(name, {"--help"});
     EXPECT_EQ(run.code, 0) << name;
     EXPECT_THAT(run.out, HasSubstr("--iterations")) << name;
     EXPECT_LE(std::count(run.out.begin(), run.out.end(), '\n'), 90) << name;
