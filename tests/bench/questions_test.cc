@@ -134,10 +134,11 @@ TEST(ReplayTest, ReplaysTheTrafficOfAllAxesOrOfOne) {
 TEST(HelpTest, IsShortAndNoFailure) {
   for (const char* name : {"comm_bench", "ladder", "new_group", "overlap",
                            "pairs", "replay", "units"}) {
-    const Finished run = RunBinary(name, {"--help"});
-    EXPECT_EQ(run.code, 0) << name;
-    EXPECT_THAT(run.out, HasSubstr("--iterations")) << name;
-    EXPECT_LE(std::count(run.out.begin(), run.out.end(), '\n'), 90) << name;
+    TestProcess run({Runfile(absl::StrCat("comm_bench/", name)), "--help"});
+    EXPECT_EQ(run.Wait(), 0) << name;
+    const std::string help = run.Stdout();
+    EXPECT_THAT(help, HasSubstr("--iterations")) << name;
+    EXPECT_LE(std::count(help.begin(), help.end(), '\n'), 90) << name;
   }
 }
 
