@@ -13,15 +13,16 @@
 #include "comm_bench/sweep/run_sweep.h"
 #include "records/command_line.h"
 
-ABSL_FLAG(bool, list, false, "say what each collective does, and end");
+ABSL_FLAG(bool, list, false, "describe each collective and exit");
 
 // What is measured.
 ABSL_FLAG(std::string, traffic, "",
-          "of all_to_all_v: file of weights by sending rank");
-ABSL_FLAG(double, traffic_skew, 0, "of all_to_all_v: what low ranks get more");
-ABSL_FLAG(int, group_size, 0, "ranks of each of the groups; 0: one of all");
+          "all_to_all_v: file with weights, one line per sending rank");
+ABSL_FLAG(double, traffic_skew, 0,
+          "all_to_all_v: above 0, low ranks receive more");
+ABSL_FLAG(int, group_size, 0, "ranks per group; 0: one group of all ranks");
 ABSL_FLAG(std::string, lines, "both",
-          "of --axis: one (alone), all (at once) or both");
+          "lines along --axis to measure: one (alone), all (at once), both");
 
 // How it is measured.
 ABSL_FLAG(int, in_flight, 1, "calls started before the first is waited for");
@@ -34,7 +35,7 @@ ABSL_FLAG(std::string, layer, "c10d",
 ABSL_FLAG(bool, cuda_graph, false, "time replays of 20 rounds in a CUDA graph");
 ABSL_FLAG(bool, registered, false, "buffers are registered with NCCL");
 ABSL_FLAG(bool, nccl_choices, true, "read the algorithm from NCCL's log");
-ABSL_FLAG(int, relaunch, 1, "launches of all ranks, which are compared");
+ABSL_FLAG(int, relaunch, 1, "number of launches of all ranks to compare");
 ABSL_FLAG(int, launch, 0, "set by --relaunch: which launch this is");
 
 namespace rankwise::comm_bench {
@@ -67,7 +68,7 @@ void ReadOwn(BenchConfig& config, FlagChecks& checks) {
   checks.InRange("launch", measure.launch, 0);
 }
 
-// Names the binaries between which a flag --mode used to choose.
+// Refuses the former flag --mode and names the binary to run instead.
 absl::Status CheckMode(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     absl::string_view word = argv[i];

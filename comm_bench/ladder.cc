@@ -16,13 +16,9 @@
 namespace rankwise::comm_bench {
 namespace {
 
-void ReadOwn(BenchConfig& config, FlagChecks&) {
-  if (config.timing == "auto") config.timing = "host";  // as its lower rungs
-}
-
-// What has samples.
-absl::Status Keep(const LadderResult& ladder, const BenchConfig& config,
-                  const BenchRank& rank) {
+// Records and prints the rungs that have samples.
+absl::Status RecordRungs(const LadderResult& ladder, const BenchConfig& config,
+                         const BenchRank& rank) {
   if (ladder.rungs.empty()) return absl::OkStatus();
   for (const LadderRung& rung : ladder.rungs) {
     const Row row = Assemble(DescribeRung(ladder, rung), rung.series,
@@ -35,7 +31,7 @@ absl::Status Keep(const LadderResult& ladder, const BenchConfig& config,
 
 absl::Status RunLadders(const BenchConfig& config, const Plan&,
                         const BenchRank& rank) {
-  const MeasureConfig measure = MeasureOn(rank.device, config);
+  const MeasureConfig measure = MeasureLadderOn(rank.device, config);
   int64_t rungs = 0;
   for (const int64_t bytes : config.sizes) {
     const auto element = static_cast<int64_t>(sizeof(float));
@@ -47,7 +43,7 @@ absl::Status RunLadders(const BenchConfig& config, const Plan&,
     ASSIGN_OR_RETURN(const LadderResult ladder,
                      RunLadder(*rank.comm, *rank.control, bytes, measure.timing,
                                rank.stop, measure.events));
-    RETURN_IF_ERROR(Keep(ladder, config, rank));
+    RETURN_IF_ERROR(RecordRungs(ladder, config, rank));
     rungs += static_cast<int64_t>(ladder.rungs.size());
     if (ladder.stopped) return Interrupted(rungs, "rung");
   }
@@ -64,7 +60,7 @@ int main(int argc, char** argv) {
        .usage = "Measures what each layer of software adds to an all_reduce.\n"
                 "  bazel run //comm_bench:ladder -- --nproc=2 --sizes=4K\n",
        .flags = {bench::ReadSamples, bench::ReadSizes, bench::ReadSync,
-                 bench::ReadArrivals, bench::ReadTimer, bench::ReadOwn},
+                 bench::ReadArrivals, bench::ReadTimer},
        .plan = bench::MakeLadderPlan,
        .measure = bench::RunLadders},
       argc, argv);

@@ -37,7 +37,7 @@ PairConfig PairsOf(const BenchConfig& config, c10::Device device) {
   return pairs;
 }
 
-// Nothing below three ranks.
+// Prints nothing for two ranks: their times cannot show which one is slow.
 void PrintStraggler(const PairMatrix& matrix, const BenchRank& rank) {
   if (rank.world_size() < 3) return;
   const std::optional<Straggler> straggler = FindStraggler(matrix);

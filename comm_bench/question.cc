@@ -6,7 +6,6 @@
 #include "absl/flags/usage.h"
 #include "absl/flags/usage_config.h"
 #include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
 #include "comm_bench/collectives/collective.h"
 #include "comm_bench/run_rank.h"
 #include "comm_bench/sweep/refuse.h"

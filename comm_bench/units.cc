@@ -23,7 +23,7 @@
 #include "third_party/absl/status_macros.h"
 
 ABSL_FLAG(std::string, units, "",
-          "bytes of the parameters of each, in order of forward, such as "
+          "bytes of each unit's parameters in forward order, such as "
           "33M,12x28M,154M");
 ABSL_FLAG(std::string, replay, "",
           "file of the records of //trainers:fsdp, whose units are taken");
@@ -74,7 +74,8 @@ void ReadOwn(BenchConfig& config, FlagChecks& checks) {
       "compute_us", absl::GetFlag(FLAGS_compute_us), checks, 1e-6);
 }
 
-// The row of a unit's call by itself.
+// Measures one call of a unit without other calls; returns the median in
+// seconds.
 absl::StatusOr<double> MeasureAlone(const Call& call,
                                     const Collective& collective, Layer& layer,
                                     const BenchConfig& config,
@@ -91,7 +92,7 @@ absl::StatusOr<double> MeasureAlone(const Call& call,
   return row.time.median;
 }
 
-// The rows of all sizes, one collective after the other.
+// Measures each distinct size once for each collective.
 absl::StatusOr<std::vector<UnitTimes>> MeasureUnits(
     const std::vector<Unit>& units, const BenchConfig& config,
     const BenchRank& rank) {

@@ -36,16 +36,21 @@ CallDescription RowKey(const CollectiveRecord& record) {
 
 std::vector<CollectiveRow> CollectiveRows(
     absl::Span<const CollectiveRecord* const> records) {
-  using Key = std::pair<CallDescription, int64_t>;  // with the launch
-  std::map<std::pair<Key, int64_t>, int> turns;     // by rank
-  std::map<std::pair<Key, int>, size_t> places;     // by turn
+  // The calls of one description in one launch.
+  struct Alike {
+    std::vector<size_t> rows;         // by turn
+    std::map<int64_t, size_t> turns;  // by rank: how many it has had
+  };
+  std::map<std::pair<CallDescription, int64_t>, Alike> calls;  // by launch, too
   std::vector<CollectiveRow> rows;
   for (const CollectiveRecord* record : records) {
-    const Key key = {RowKey(*record), record->launch};
-    const int turn = turns[{key, record->rank}]++;
-    const auto [place, is_new] = places.try_emplace({key, turn}, rows.size());
-    if (is_new) rows.push_back({{}, turn});
-    rows[place->second].ranks.push_back(record);
+    Alike& alike = calls[{RowKey(*record), record->launch}];
+    const size_t turn = alike.turns[record->rank]++;
+    if (turn == alike.rows.size()) {
+      alike.rows.push_back(rows.size());
+      rows.push_back({{}, static_cast<int>(turn)});
+    }
+    rows[alike.rows[turn]].ranks.push_back(record);
   }
   return rows;
 }

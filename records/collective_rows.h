@@ -17,12 +17,14 @@ struct CollectiveRow {
   int turn = 0;  // how many rows before it were measured alike
 };
 
-// Equal for the records of a row, on all ranks and in all launches: without
-// what the library chose, and what follows from the rest.
+// The part of a description that all ranks and launches of a row share:
+// everything but the algorithm and protocol that the library chose, `trips`,
+// `bus_factor` and `group_size`.
 CallDescription RowKey(const CollectiveRecord& record);
 
-// The k-th record of a RowKey of every rank in a launch is one row. In the
-// order of each row's first record. The records must outlive the result.
+// Joins the k-th record of each rank with the same RowKey and launch into one
+// row. Rows are in the order of their first records. The records must outlive
+// the result.
 std::vector<CollectiveRow> CollectiveRows(
     absl::Span<const CollectiveRecord* const> records);
 

@@ -71,7 +71,7 @@ absl::Status CheckReplicas(const std::vector<c10::Device>& devices) {
 
 }  // namespace
 
-absl::Status CheckDataParallelFlags() {
+absl::Status CheckDataParallelFlags(const TrainConfig&) {
   ASSIGN_OR_RETURN(const std::vector<c10::Device> devices,
                    ReplicaDevicesFromFlags());
   return CheckReplicas(devices);

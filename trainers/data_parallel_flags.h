@@ -7,10 +7,11 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "c10/core/Device.h"
+#include "trainers/loop/config.h"
 
 namespace rankwise {
 
-absl::Status CheckDataParallelFlags();
+absl::Status CheckDataParallelFlags(const TrainConfig&);
 
 // One for each replica: --devices; without it the first --replicas GPUs, or,
 // with

@@ -103,7 +103,7 @@ absl::Status SyncBatchNorms(TrainingRun& run, const Group& group,
 }  // namespace
 
 // What every rank would refuse once it has met the others, or built the model.
-absl::Status CheckDdpFlags() {
+absl::Status CheckDdpFlags(const TrainConfig& config) {
   if (absl::GetFlag(FLAGS_skip_communication)) return absl::OkStatus();
   if (absl::GetFlag(FLAGS_all_reduce) == "hierarchical" &&
       absl::GetFlag(FLAGS_backend) != "fake" && !InsideLauncher()) {
@@ -112,8 +112,7 @@ absl::Status CheckDdpFlags() {
         "or start ranks on several hosts");
   }
   if (!absl::GetFlag(FLAGS_sync_batch_norm)) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const TrainConfig train, TrainConfigFromFlags());
-  ASSIGN_OR_RETURN(const ModelSpec spec, MakeModelSpec(train.model));
+  ASSIGN_OR_RETURN(const ModelSpec spec, MakeModelSpec(config.model));
   if (HasBatchNorm(*std::make_shared<Model>(spec))) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       "--sync_batch_norm: --model=", spec.name, " has no batch norm; leave it ",

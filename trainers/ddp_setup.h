@@ -16,8 +16,8 @@
 
 namespace rankwise {
 
-// Before any rank is started.
-absl::Status CheckDdpFlags();
+// Checks ddp's flags before any rank starts, where no rule can.
+absl::Status CheckDdpFlags(const TrainConfig& config);
 
 class DdpSetup {
  public:
@@ -29,11 +29,11 @@ class DdpSetup {
   static absl::StatusOr<std::unique_ptr<DdpSetup>> Create(
       const TrainConfig& config, const Worker& worker, TrainingRun& run);
 
-  // Another one after a step that could not be captured.
+  // The engine; replaced when a step could not be captured.
   DataParallelEngine* engine() { return engine_.get(); }
 
-  // `step` under --cuda_graph and --check_divergence_every; from the run's
-  // start on.
+  // Adds --cuda_graph and --check_divergence_every to `step`. Call after the
+  // run has started.
   StepFunction Wrapped(StepFunction step);
 
  private:

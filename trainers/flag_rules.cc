@@ -1,7 +1,7 @@
 #include "trainers/flag_rules.h"
 
-#include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <map>
 #include <vector>
 
@@ -35,7 +35,7 @@ double Number(const Flag& flag) {
   return absl::SimpleAtod(flag.CurrentValue(), &number) ? number : std::nan("");
 }
 
-// A text of FlagRule, taken apart.
+// A condition of FlagRule, parsed.
 struct Condition {
   explicit Condition(const std::string& text) {
     const size_t end = text.find_first_of("=>");
@@ -72,11 +72,11 @@ struct Condition {
 
   std::string name;
   const Flag* flag = nullptr;  // null: this binary has none
-  char relation = 0;           // '=', '>' or none
+  char relation = 0;           // '=', '>' or 0 for neither
   std::string value;
 };
 
-// Counts in full, other numbers as they are.
+// Integers without an exponent, other numbers as StrCat prints them.
 std::string NumberText(double number) {
   return number == std::floor(number) && std::abs(number) < 1e15
              ? absl::StrCat(static_cast<int64_t>(number))
@@ -104,11 +104,6 @@ std::string BrokenChoice(const FlagRule& rule, const Condition& flag) {
                       may_be_empty ? ", or left empty" : "");
 }
 
-// ": why" or "", by what leads to it.
-std::string Because(const char* lead, const std::string& why) {
-  return why.empty() ? "" : absl::StrCat(lead, why);
-}
-
 std::string BrokenBetweenFlags(const FlagRule& rule, const Condition& flag) {
   const Condition other(rule.other);
   if (other.flag == nullptr) return "";
@@ -132,7 +127,7 @@ std::string BrokenByTrainer(const FlagRule& rule, const Condition& flag,
                       ": ", rule.why);
 }
 
-// What to tell the user; "" where the rule is kept.
+// The refusal, or "" if the rule holds.
 std::string Broken(const FlagRule& rule, const std::string& trainer) {
   const Condition flag(rule.flag);
   if (flag.flag == nullptr) return "";
@@ -167,7 +162,7 @@ absl::Status CheckRules(absl::Span<const FlagRule> rules,
 
 std::string NeedsText(const char* flag, const char* other, const char* why) {
   return absl::StrCat(Condition(flag).typed(), ": needs ",
-                      Condition(other).text(), Because(", ", why));
+                      Condition(other).text(), *why == 0 ? "" : ", ", why);
 }
 
 }  // namespace rankwise

@@ -1,6 +1,5 @@
-// What is known of a trainer's flag besides its type and default: what it
-// changes, and which values and other flags it goes with. Rules are data: the
-// trainers' are in trainer_rules.cc.
+// What a trainer's flag changes, and which values and other flags it allows.
+// Rules are data; those of the trainers are in trainer_rules.cc.
 #ifndef RANKWISE_TRAINERS_FLAG_RULES_H_
 #define RANKWISE_TRAINERS_FLAG_RULES_H_
 
@@ -11,6 +10,7 @@
 #include "absl/flags/flag.h"
 #include "absl/flags/reflection.h"
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 
 // ABSL_FLAG for a flag of a trainer, with what it changes (a FlagEffect).
@@ -33,13 +33,14 @@ enum class FlagEffect {
 
 bool RegisterFlag(const char* name, FlagEffect effect);
 
-// Of a flag of this binary; flags of parallel/launch that are not named in
-// flag_rules.cc change the speed.
+// The effect of a flag of this binary. Flags of parallel/launch that
+// flag_rules.cc does not name change the speed.
 FlagEffect EffectOf(const std::string& flag);
 
 // `flag` and `other` are conditions on the command line: "trace": that flag has
 // another value than its default; "outer=nesterov|elastic": one of these
-// values; "cp>1": a value above. Rules about flags that a binary lacks hold.
+// values; "cp>1": a value above. A rule about a flag that the
+// binary lacks is ignored.
 struct FlagRule {
   enum class Kind { kInRange, kOneOf, kNeeds, kExcludes, kOnlyOf, kNotOf };
   Kind kind;
@@ -56,7 +57,8 @@ constexpr FlagRule InRange(
   return {
       .kind = FlagRule::Kind::kInRange, .flag = flag, .low = low, .high = high};
 }
-// "adam|sgd"; "|adam|sgd": or empty.
+// `values`: the allowed ones, "adam|sgd"; a leading | also allows an empty
+// value.
 constexpr FlagRule OneOf(const char* flag, const char* values) {
   return {.kind = FlagRule::Kind::kOneOf, .flag = flag, .other = values};
 }
@@ -78,15 +80,25 @@ constexpr FlagRule NotOf(const char* flag, const char* trainers,
   return {FlagRule::Kind::kNotOf, flag, trainers, why};
 }
 
-// InvalidArgument, with the flag as typed, by the first of `rules` that the
-// command line of `trainer` breaks.
+// InvalidArgument for the first of `rules` that the command line of `trainer`
+// breaks, with the flag as the user typed it.
 absl::Status CheckRules(absl::Span<const FlagRule> rules,
                         const std::string& trainer);
 
-// All trainers' rules (trainer_rules.cc).
-absl::Status CheckTrainerRules(const std::string& trainer);
+// The rules of all trainers (trainer_rules.cc).
+absl::Span<const FlagRule> TrainerRules();
 
-// "--momentum=0.9: needs --optimizer=sgd", for what a rule cannot see.
+// The steps of the longest run: those of all epochs fit into 64 bits.
+inline constexpr int64_t kMostSteps = 1'000'000'000'000;
+
+// InvalidArgument with the text of `parts`.
+template <typename... Parts>
+absl::Status Bad(const Parts&... parts) {
+  return absl::InvalidArgumentError(absl::StrCat(parts...));
+}
+
+// The refusal of a Needs rule, for conditions that no rule can express:
+// "--momentum=0.9: needs --optimizer=sgd".
 std::string NeedsText(const char* flag, const char* other, const char* why);
 
 // The value of a flag that not every trainer has; `otherwise` in the others.

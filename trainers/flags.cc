@@ -242,7 +242,6 @@ OptimizerConfig OptimizerFromFlags(const ModelSpec& model, FlagChecks& checks) {
 
 // --checkpoint_every: steps, or a time with its unit.
 void ReadInterval(CheckpointConfig& checkpoint, FlagChecks& checks) {
-  constexpr int64_t kMostSteps = 1'000'000'000'000;
   const std::string text = absl::GetFlag(FLAGS_checkpoint_every);
   if (absl::SimpleAtoi(text, &checkpoint.every_steps) &&
       checkpoint.every_steps >= 0 && checkpoint.every_steps <= kMostSteps) {

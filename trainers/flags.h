@@ -15,7 +15,7 @@ namespace rankwise {
 absl::StatusOr<int> WorldSizeFromFlags();
 
 // Settles what the model decides where a flag is silent. InvalidArgument names
-// the flag, its value and what is allowed, but leaves what CheckTrainerRules
+// the flag, its value and what is allowed, but leaves what CheckRules
 // sees to it.
 absl::StatusOr<TrainConfig> TrainConfigFromFlags();
 

@@ -17,9 +17,10 @@ class FlagsTest : public ::testing::Test {
  protected:
   FlagsTest() {
     // Links the flags of every trainer.
-    EXPECT_TRUE(CheckDataParallelFlags().ok());
-    EXPECT_TRUE(CheckDdpFlags().ok());
-    EXPECT_TRUE(CheckParameterServerFlags().ok());
+    const TrainConfig config;
+    EXPECT_TRUE(CheckDataParallelFlags(config).ok());
+    EXPECT_TRUE(CheckDdpFlags(config).ok());
+    EXPECT_TRUE(CheckParameterServerFlags(config).ok());
   }
 };
 
@@ -58,7 +59,25 @@ TEST_F(FlagsTest, DefaultsKeepEveryRule) {
   for (const char* trainer :
        {"single", "ddp", "data_parallel", "tensor_parallel", "model_parallel",
         "pipeline", "hybrid", "parameter_server"}) {
-    EXPECT_EQ(CheckTrainerRules(trainer), absl::OkStatus()) << trainer;
+    EXPECT_EQ(CheckRules(TrainerRules(), trainer), absl::OkStatus()) << trainer;
+  }
+}
+
+// A misspelled flag would be one that no binary has, and its rule would hold.
+TEST_F(FlagsTest, RulesNameFlagsThatExist) {
+  const auto exists = [](const std::string& condition) {
+    const std::string name = condition.substr(0, condition.find_first_of("=>"));
+    return absl::FindCommandLineFlag(name) != nullptr;
+  };
+  for (const FlagRule& rule : TrainerRules()) {
+    EXPECT_TRUE(exists(rule.flag)) << rule.flag;
+    if (rule.kind == FlagRule::Kind::kNeeds ||
+        rule.kind == FlagRule::Kind::kExcludes) {
+      EXPECT_TRUE(exists(rule.other)) << rule.other;
+    }
+    if (*rule.unless != 0) {
+      EXPECT_TRUE(exists(rule.unless)) << rule.unless;
+    }
   }
 }
 

@@ -30,12 +30,12 @@ absl::Status Run(const TrainConfig& config, const Worker& worker) {
   return TrainOnMesh(config, worker, Stages());
 }
 
-absl::Status CheckFlags() {
+absl::Status CheckFlags(const TrainConfig& config) {
   const PipelineConfig stages = Stages();
   RETURN_IF_ERROR(CheckMesh(stages));
-  RETURN_IF_ERROR(CheckSplit(SplitFromFlags(stages.tensor)));
-  RETURN_IF_ERROR(CheckSharding());
-  return CheckStages(stages);
+  RETURN_IF_ERROR(CheckSplit(config.model, SplitFromFlags(stages.tensor)));
+  RETURN_IF_ERROR(CheckSharding(config));
+  return CheckStages(config.model, stages);
 }
 
 }  // namespace

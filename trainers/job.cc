@@ -11,6 +11,7 @@
 #include "records/record.h"
 #include "records/text.h"
 #include "third_party/absl/status_macros.h"
+#include "trainers/flag_rules.h"
 #include "trainers/loop/computed_memory.h"
 #include "trainers/loop/training_data.h"
 #include "trainers/models/model.h"
@@ -79,22 +80,16 @@ std::string Row(const std::vector<int>& ranks, const MemoryParts& parts) {
   return row;
 }
 
-int64_t MicroBatchesOf(const Job& job) {
-  return job.parallelism.stages.has_value()
-             ? job.parallelism.stages->micro_batches
-             : job.config.accumulate;
-}
-
 // Divides --global_batch_size, if there is one.
 absl::Status SetBatchSize(Job& job) {
   const int64_t examples = job.config.data.global_batch_size;
   if (examples == 0) return absl::OkStatus();
   const int ranks = job.layout.size("dp") - job.parallelism.servers;
-  const int64_t micro_batches = MicroBatchesOf(job);
+  const int64_t micro_batches = job.config.accumulate;
   if (examples % (ranks * micro_batches) != 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--global_batch_size=", examples, ": is not a multiple of ", ranks,
-        " data-parallel ranks x ", micro_batches, " micro-batches"));
+    return Bad("--global_batch_size=", examples, ": is not a multiple of ",
+               ranks, " data-parallel ranks x ", micro_batches,
+               " micro-batches");
   }
   int64_t& batch_size = job.config.data.batch_size;
   batch_size = examples / (ranks * micro_batches);
@@ -114,15 +109,17 @@ absl::StatusOr<Job> PlanJob(const Trainer& trainer, const TrainConfig& config,
   if (trainer.divide != nullptr) {
     ASSIGN_OR_RETURN(job.parallelism, trainer.divide(world_size));
   }
+  // A pipeline accumulates over its micro-batches.
+  if (job.parallelism.stages.has_value())
+    job.config.accumulate = job.parallelism.stages->micro_batches;
   std::vector<MeshAxis> axes = job.parallelism.axes;
   if (axes.empty()) axes = {{"dp", world_size}};
   ASSIGN_OR_RETURN(job.layout, LayOutRanks(axes, world_size));
   const int servers = job.parallelism.servers;
   if (servers >= world_size) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--servers=", servers, ": leaves no worker of ",
-                     Counted(world_size, "rank"),
-                     "; give --nproc=", servers + 1, " or more"));
+    return Bad("--servers=", servers, ": leaves no worker of ",
+               Counted(world_size, "rank"), "; give --nproc=", servers + 1,
+               " or more");
   }
   job.config.model.split = job.parallelism.split;
   RETURN_IF_ERROR(SetBatchSize(job));
@@ -138,7 +135,6 @@ absl::Status CheckJob(const Trainer& trainer, const Job& job) {
     worker.readers = job.world_size - job.parallelism.servers;
   TrainConfig config = job.config;
   config.data.workers = 0;
-  config.accumulate = MicroBatchesOf(job);
   ASSIGN_OR_RETURN(const ModelSpec model, MakeModelSpec(config.model));
   ASSIGN_OR_RETURN(const TrainingData data,
                    OpenTrainingData(config, model, worker));

@@ -1,5 +1,5 @@
-// A job before its ranks run: how they divide the work, what each is configured
-// as, whether it can be, and what it would hold.
+// A job before its ranks run: how the ranks divide the work, their
+// configuration, its checks, and their computed memory.
 #ifndef RANKWISE_TRAINERS_JOB_H_
 #define RANKWISE_TRAINERS_JOB_H_
 
@@ -19,7 +19,8 @@ struct Job {
   int world_size = 1;
   Parallelism parallelism;
   MeshLayout layout = *LayOutRanks({}, 1);
-  // With --global_batch_size, batch_size is that of each data-parallel rank.
+  // With --global_batch_size, batch_size is that of each data-parallel rank; a
+  // pipeline accumulates over its micro-batches.
   TrainConfig config;
 };
 
@@ -28,8 +29,8 @@ struct Job {
 absl::StatusOr<Job> PlanJob(const Trainer& trainer, const TrainConfig& config,
                             int world_size);
 
-// What every rank would refuse: the dataset, a checkpoint of another
-// configuration, and a trace that would never begin. Starts no threads.
+// Fails where every rank would: on the dataset, on a checkpoint of another
+// configuration, on a trace that would never begin. Starts no threads.
 absl::Status CheckJob(const Trainer& trainer, const Job& job);
 
 // --dry_run: a table of what the ranks compute to hold in memory, one row for

@@ -25,11 +25,6 @@ ABSL_DECLARE_FLAG(std::string, precision);
 namespace rankwise {
 namespace {
 
-template <typename... Parts>
-absl::Status Bad(const Parts&... parts) {
-  return absl::InvalidArgumentError(absl::StrCat(parts...));
-}
-
 absl::Status CheckScheduleExists(const std::string& name) {
   std::error_code ignored;
   if (IsScheduleName(name) || std::filesystem::is_regular_file(name, ignored))
@@ -70,7 +65,8 @@ absl::Status CheckZeroFits(const PipelineConfig& config,
 }
 
 // Whether a pipeline of `ranks` has a schedule, and the model stages for it.
-absl::Status CheckSchedule(const PipelineConfig& config, int ranks) {
+absl::Status CheckSchedule(const ModelConfig& model,
+                           const PipelineConfig& config, int ranks) {
   ASSIGN_OR_RETURN(
       Schedule schedule,
       OpenSchedule(config.schedule,
@@ -78,10 +74,11 @@ absl::Status CheckSchedule(const PipelineConfig& config, int ranks) {
                     .num_micro_batches = static_cast<int>(config.micro_batches),
                     .chunks = config.chunks}));
   RETURN_IF_ERROR(CheckZeroFits(config, schedule));
-  return CheckCuts(schedule.num_stages());
+  return CheckCuts(model, schedule.num_stages());
 }
 
-absl::Status CheckDevices(const PipelineConfig& config) {
+absl::Status CheckDevices(const ModelConfig& model,
+                          const PipelineConfig& config) {
   if (absl::GetFlag(FLAGS_nproc) > 1 || InsideLauncher()) {
     return BadDevices(
         "is a model cut within one process; leave it out where every rank is a "
@@ -99,7 +96,7 @@ absl::Status CheckDevices(const PipelineConfig& config) {
                      Counted(ranks, "rank"), ", not --pp=", config.ranks,
                      "; leave out --pp"));
   }
-  absl::Status fits = CheckSchedule(config, ranks);
+  absl::Status fits = CheckSchedule(model, config, ranks);
   return fits.ok() ? fits : BadDevices(std::string(fits.message()));
 }
 
@@ -169,13 +166,14 @@ absl::Status BadDevices(const std::string& why) {
   return Bad("--devices=", FlagOr<std::string>("devices", ""), ": ", why);
 }
 
-absl::Status CheckStages(const PipelineConfig& config) {
+absl::Status CheckStages(const ModelConfig& model,
+                         const PipelineConfig& config) {
   RETURN_IF_ERROR(CheckScheduleExists(config.schedule));
-  if (DevicesGiven()) return CheckDevices(config);
+  if (DevicesGiven()) return CheckDevices(model, config);
   ASSIGN_OR_RETURN(const int ranks, WorldSizeFromFlags());
   ASSIGN_OR_RETURN(MeshLayout mesh,
                    LayOutRanks(PipelineAxes(config, ranks), ranks));
-  return CheckSchedule(config, mesh.size("pp"));
+  return CheckSchedule(model, config, mesh.size("pp"));
 }
 
 absl::Status CheckMesh(const PipelineConfig& config) {
@@ -196,26 +194,24 @@ absl::Status CheckMesh(const PipelineConfig& config) {
              ", or sizes whose product is ", DivisorsOf(ranks));
 }
 
-absl::Status CheckCuts(int stages) {
-  ASSIGN_OR_RETURN(TrainConfig train, TrainConfigFromFlags());
-  ASSIGN_OR_RETURN(ModelSpec model, MakeModelSpec(train.model));
+absl::Status CheckCuts(const ModelConfig& config, int stages) {
+  ASSIGN_OR_RETURN(const ModelSpec model, MakeModelSpec(config));
   // The cuts of a profile are known later; whether there are layers enough now.
   const std::string split = FlagOr<std::string>("split", "flops");
   return SplitModel(model, split == "time" ? "layers" : split, stages).status();
 }
 
-absl::Status CheckSplit(const ModelSplit& split) {
+absl::Status CheckSplit(ModelConfig model, const ModelSplit& split) {
   if (split.overlap_pieces > 1 && split.tensor == 1) {
     return Bad("--tp_overlap=", split.overlap_pieces,
                ": needs at least 2 ranks along tp (--tp of hybrid, --nproc of "
                "tensor_parallel)");
   }
-  ASSIGN_OR_RETURN(TrainConfig train, TrainConfigFromFlags());
-  train.model.split = split;
-  return MakeModelSpec(train.model).status();
+  model.split = split;
+  return MakeModelSpec(model).status();
 }
 
-absl::Status CheckSharding() {
+absl::Status CheckSharding(const TrainConfig&) {
   const std::string units = FlagOr<std::string>("units", "block");
   if (!IsUnits(units)) {
     return Bad("--units=", units,

@@ -46,11 +46,6 @@ struct CommandLine {
   LaunchConfig launch;
 };
 
-template <typename... Parts>
-absl::Status Bad(const Parts&... parts) {
-  return absl::InvalidArgumentError(absl::StrCat(parts...));
-}
-
 int Report(const std::string& who, const absl::Status& status) {
   std::fprintf(stderr, "%s: error: %s\n", who.c_str(),
                std::string(status.message()).c_str());
@@ -58,7 +53,7 @@ int Report(const std::string& who, const absl::Status& status) {
 }
 
 absl::Status CheckUsage(const Trainer& trainer, const CommandLine& line) {
-  RETURN_IF_ERROR(CheckTrainerRules(trainer.name));
+  RETURN_IF_ERROR(CheckRules(TrainerRules(), trainer.name));
   if (line.train.cuda_graph || line.train.tf32) {
     const std::string why = WhyNoGpu();
     if (!why.empty()) {
@@ -67,7 +62,7 @@ absl::Status CheckUsage(const Trainer& trainer, const CommandLine& line) {
     }
   }
   return trainer.check_flags == nullptr ? absl::OkStatus()
-                                        : trainer.check_flags();
+                                        : trainer.check_flags(line.train);
 }
 
 absl::StatusOr<CommandLine> ReadCommandLine(const Trainer& trainer, int argc,
@@ -87,7 +82,7 @@ absl::StatusOr<CommandLine> ReadCommandLine(const Trainer& trainer, int argc,
   return line;
 }
 
-// What only the rank knows: its device, and whether it has peers.
+// Checks what only the rank knows: its device, and whether it has peers.
 absl::Status CheckRank(const Trainer& trainer, const Job& job,
                        const Worker& worker) {
   const TrainConfig& config = job.config;
@@ -146,7 +141,7 @@ void TakeDevices(const Job& job, Worker& worker) {
   at::set_num_threads(worker.threads);
 }
 
-// Of a trainer without other ranks.
+// Runs a trainer that is a single process.
 absl::Status RunAlone(const Trainer& trainer, const CommandLine& line,
                       Worker& worker) {
   const RankEnv& env = worker.env;
@@ -243,8 +238,8 @@ absl::Status SetAside(const std::string& dir, const std::string& trainer) {
   return SetAsideCheckpoints(dir);
 }
 
-// What all ranks would refuse, and the folder that they share; sets which ranks
-// the job needs.
+// Checks what all ranks would refuse, prepares their checkpoint folder, and
+// sets which ranks the job needs.
 absl::Status PrepareLaunch(const Trainer& trainer, CommandLine& line) {
   ASSIGN_OR_RETURN(const Job job,
                    PlanJob(trainer, line.train, line.launch.nproc));

@@ -38,10 +38,10 @@ struct Parallelism {
 struct Trainer {
   const char* name = "";
   const char* usage = "";
-  bool distributed = false;  // has a process group, of one rank too
-  // Checks, before any rank is started, what no rule of a flag sees
-  // (trainer_rules.cc); may be null.
-  absl::Status (*check_flags)() = nullptr;
+  bool distributed = false;  // has a process group, even with one rank
+  // Checks what no rule (trainer_rules.cc) can express, before any rank starts;
+  // may be null.
+  absl::Status (*check_flags)(const TrainConfig& config) = nullptr;
   // For a job of that many ranks; null: the default.
   absl::StatusOr<Parallelism> (*divide)(int world_size) = nullptr;
   absl::Status (*run)(const TrainConfig& config,

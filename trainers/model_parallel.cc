@@ -39,12 +39,13 @@ absl::Status Run(const TrainConfig& config, const Worker& worker) {
   return TrainOnMesh(config, worker, Stages());
 }
 
-absl::Status CheckFlags() {
+absl::Status CheckFlags(const TrainConfig& config) {
   ASSIGN_OR_RETURN(const int ranks, WorldSizeFromFlags());
   ASSIGN_OR_RETURN(const Parallelism parallelism, Divide(ranks));
   return ranks > 1 || DevicesGiven()
-             ? CheckStages(Stages())
-             : CheckCuts(static_cast<int>(parallelism.devices.size()));
+             ? CheckStages(config.model, Stages())
+             : CheckCuts(config.model,
+                         static_cast<int>(parallelism.devices.size()));
 }
 
 }  // namespace

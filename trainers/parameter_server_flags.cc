@@ -3,7 +3,6 @@
 #include <cstdlib>
 #include <optional>
 #include <utility>
-#include <vector>
 
 #include "absl/flags/declare.h"
 #include "absl/flags/flag.h"
@@ -116,7 +115,7 @@ ServerJobConfig ServerJobConfigFromFlags(int workers) {
   return config;
 }
 
-absl::Status CheckParameterServerFlags() {
+absl::Status CheckParameterServerFlags(const TrainConfig&) {
   FlagChecks checks;
   const std::string text = absl::GetFlag(FLAGS_consistency);
   const auto consistency = ParseConsistency(text);

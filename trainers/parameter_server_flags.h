@@ -31,7 +31,7 @@ int ServersFromFlags();
 // For a job with `workers` workers.
 ServerJobConfig ServerJobConfigFromFlags(int workers);
 // Before any rank is started.
-absl::Status CheckParameterServerFlags();
+absl::Status CheckParameterServerFlags(const TrainConfig&);
 
 }  // namespace rankwise
 

@@ -43,7 +43,10 @@ int main(int argc, char** argv) {
                 "All flags: --help",
        .distributed = true,
        .check_flags =
-           [] { return rankwise::CheckStages(rankwise::StagesFromFlags()); },
+           [](const rankwise::TrainConfig& config) {
+             return rankwise::CheckStages(config.model,
+                                          rankwise::StagesFromFlags());
+           },
        .divide = rankwise::Divide,
        .run = rankwise::Run});
 }

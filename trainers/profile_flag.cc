@@ -21,8 +21,8 @@ absl::Status ProfileIfRequested(const TrainConfig& config, TrainingRun& run) {
   RETURN_IF_ERROR(loader.Resume({/*epoch=*/1, /*position=*/0}));
   ASSIGN_OR_RETURN(const std::vector<Batch> batches, NextBatches(loader, 1));
   const std::vector<LayerRecord> layers =
-      ProfileLayers({spec, run.model(), run.objective(), run.optimizer()},
-                    batches.at(0), {.precision = config.precision});
+      ProfileLayers({spec, run.model(), run.objective()}, batches.at(0),
+                    {.precision = config.precision});
   run.Say(absl::StrCat("time of each layer, batch ", batches[0].target.size(0),
                        ", medians of passes:\n",
                        LayerTable(layers, config.output.peak)));

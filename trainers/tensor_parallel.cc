@@ -50,9 +50,9 @@ absl::StatusOr<Parallelism> Divide(int world_size) {
                      .split = SplitFromFlags(/*tensor=*/world_size)};
 }
 
-absl::Status CheckFlags() {
+absl::Status CheckFlags(const TrainConfig& config) {
   ASSIGN_OR_RETURN(const int ranks, WorldSizeFromFlags());
-  return CheckSplit(SplitFromFlags(/*tensor=*/ranks));
+  return CheckSplit(config.model, SplitFromFlags(/*tensor=*/ranks));
 }
 
 }  // namespace

@@ -8,9 +8,8 @@
 namespace rankwise {
 namespace {
 
-// An epoch's permutation holds 8 bytes per example, and the steps of all epochs
-// fit into 64 bits.
-constexpr double kMostExamples = 1e9, kMostEpochs = 1e9, kMostSteps = 1e12;
+// An epoch's permutation holds 8 bytes per example.
+constexpr double kMostExamples = 1e9, kMostEpochs = 1e9;
 constexpr double kMostMicroBatches = 1 << 20;
 constexpr double kMostRanks = 1 << 20;
 constexpr double kLeastMebibytes = 1e-6, kMostMebibytes = 1 << 20;
@@ -159,8 +158,6 @@ constexpr FlagRule kRules[] = {
 
 }  // namespace
 
-absl::Status CheckTrainerRules(const std::string& trainer) {
-  return CheckRules(kRules, trainer);
-}
+absl::Span<const FlagRule> TrainerRules() { return kRules; }
 
 }  // namespace rankwise

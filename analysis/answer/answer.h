@@ -56,7 +56,7 @@ struct ScalingSeries {
   std::string trainer;
   Scaling scaling = Scaling::kStrong;
   std::vector<const ScalingRow*> rows;  // by world size
-  // nullopt unless under strong scaling, and if it cannot be fitted.
+  // nullopt unless the series is strong scaling and the law can be fitted.
   std::optional<AmdahlsLaw> law;
   std::string no_law;                            // why it could not be fitted
   std::vector<SerialFraction> serial_fractions;  // of strong scaling
@@ -100,8 +100,8 @@ struct LayoutRow {
   // Slower than the fastest by more than noise: the interval of `behind` lies
   // above 1. True if there is no interval; false for the fastest itself.
   bool separated = false;
-  // What it spends most on beyond the fastest, for the same examples: "75 ms
-  // exposed communication along dp". "" where that is not known.
+  // The part with the most extra time compared with the fastest layout, for the
+  // same examples: "75 ms exposed communication along dp". "" if unknown.
   std::string spends_more = {};
 };
 
@@ -182,7 +182,7 @@ std::vector<LayoutComparison> CompareLayouts(const Answer& answer);
 // finding.
 std::vector<Finding> FindingsOf(const Answer& answer);
 
-// Of these, what predictions say, and how right they were.
+// Two findings of FindingsOf: the predictions, and their accuracy so far.
 Finding WhatComesNext(const Answer& answer);
 Finding HowFarToTrust(const Answer& answer);
 
@@ -201,14 +201,14 @@ std::string WaterfallName(const Waterfall& waterfall);
 // "with the same global batch of 64".
 std::string HeldEqual(const Cell& cell, Scaling scaling);
 
-// ScalingSeries::serial_trend as a sentence.
+// A sentence that holds ScalingSeries::serial_trend.
 std::string TrendSentence(const ScalingSeries& series);
 
 // Over the repetitions.
 double MedianOf(const Cell& cell, double PipelineUse::*metric);
 double MedianOf(const Cell& cell, double Throughput::*metric);
 
-// What to beware of: "ranks shared cuda:0", ...
+// Caveats about a cell's figures: "ranks shared cuda:0", ...
 std::vector<std::string> MarksOf(const Cell& cell);
 
 // A profiled pass through a layer in one direction. NaN: not known.
@@ -220,7 +220,7 @@ struct LayerPass {
   double flops_per_second = std::numeric_limits<double>::quiet_NaN();
   double bytes_per_second = std::numeric_limits<double>::quiet_NaN();
   double flops_per_byte = std::numeric_limits<double>::quiet_NaN();
-  // The least time that the device's limits allow, and which of them does.
+  // The shortest time that the device's peaks allow, and the peak that sets it.
   double limit_seconds = std::numeric_limits<double>::quiet_NaN();
   std::string bound = {};  // "compute", "memory"; "": not known
 };
@@ -229,14 +229,6 @@ std::vector<LayerPass> PassesOf(const LayerProfile& profile);
 
 // All tables with rows, as the terminal and the report show them.
 std::vector<Table> TablesOf(const Answer& answer);
-
-// Of these, the layouts, the planner's score, two tables of the cells with
-// schedule records, and the rows of comm_bench, each as medians over
-// repetitions. Without rows where there are none; ablations have no row.
-Table LayoutTable(const Answer& answer);
-std::vector<Table> PlannerTables(const Answer& answer);
-std::vector<Table> PipelineTables(absl::Span<const Cell> cells);
-Table CallTable(absl::Span<const Configuration> calls);
 
 // For a terminal: the tables, the findings and the notes.
 std::string AnswerText(const Answer& answer);

@@ -25,6 +25,16 @@ std::string Harmless(std::string text) {
   return text;
 }
 
+std::vector<Table> PlannerTables(const Answer& answer) {
+  if (!answer.plan_score.has_value()) return {};
+  std::vector<Table> tables = plan::PlanScoreTables(*answer.plan_score);
+  tables[0].caption =
+      "Layouts of gpt as //analysis:plan predicts them from runs without "
+      "communication and from comm_bench, and what its choices cost:";
+  tables[0].notes += answer.plan_score->warning;
+  return tables;
+}
+
 }  // namespace
 
 double MedianOf(const Cell& cell, double PipelineUse::*metric) {
@@ -46,16 +56,6 @@ std::vector<std::string> MarksOf(const Cell& cell) {
   }
   if (cell.repetitions.front().captured) marks.push_back("captured steps");
   return marks;
-}
-
-std::vector<Table> PlannerTables(const Answer& answer) {
-  if (!answer.plan_score.has_value()) return {};
-  std::vector<Table> tables = plan::PlanScoreTables(*answer.plan_score);
-  tables[0].caption =
-      "Layouts of gpt as //analysis:plan predicts them from runs without "
-      "communication and from comm_bench, and what its choices cost:";
-  tables[0].notes += answer.plan_score->warning;
-  return tables;
 }
 
 std::vector<Table> TablesOf(const Answer& answer) {

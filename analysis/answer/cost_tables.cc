@@ -30,7 +30,8 @@ Figure Size(double bytes) {
 
 void AddCurve(const NetworkModel& network, const std::string& collective,
               const CostCurve& curve, Table& table) {
-  const auto& [points, line] = std::tie(curve.points, curve.line);
+  const std::vector<CostPoint>& points = curve.points;
+  const CostLine& line = curve.line;
   const double unknown = std::nan("");
   table.AddRow();
   table.Add("network", "network", Word(network.name), kLeft);
@@ -71,7 +72,7 @@ Table CostTable(const Answer& answer) {
   return table;
 }
 
-// `scored`: null where nothing was measured.
+// `scored`: nullptr if the size was not measured.
 void AddPrediction(const Prediction& prediction, const ScoredPrediction* scored,
                    Table& table) {
   const double unknown = std::nan("");
@@ -109,8 +110,8 @@ void AddPrediction(const Prediction& prediction, const ScoredPrediction* scored,
 
 Table PredictionsTable(const Answer& answer) {
   Table table = {"prediction-table", "Predictions",
-                 "Predicted steps, and of sizes that were held out what was "
-                 "measured:"};
+                 "Predicted steps, with the measured step of each held-out "
+                 "size:"};
   for (const Score& score : answer.scores) {
     for (const ScoredPrediction& point : score.points)
       AddPrediction(point.prediction, &point, table);
@@ -136,6 +137,50 @@ LayerPass PassOf(const Cell& cell, const std::string& layer,
     pass.bound = compute >= memory ? "compute" : "memory";
   }
   return pass;
+}
+
+// Includes rows that the fits ignore because of their layer or timing.
+Table CallTable(absl::Span<const Configuration> calls) {
+  Table table = {"call-table", "Calls that were measured", "", "",
+                 /*on_terminal=*/false};
+  for (const Configuration& call : calls) {
+    // Adds a part of the identity. The page hides it if every call has the
+    // value `silent`.
+    const auto add = [&](const char* name,
+                         std::optional<std::string> silent = std::nullopt) {
+      const auto found = call.identity.find(name);
+      table.Add(name, name,
+                Word(found == call.identity.end() ? "" : found->second), kLeft,
+                std::move(silent));
+    };
+    const double seconds = Median(call.samples.at("call_seconds"));
+    const double rate = call.bytes > 0 && seconds > 0
+                            ? static_cast<double>(call.bytes) / seconds
+                            : std::nan("");
+    table.AddRow();
+    for (const char* name : {"collective", "layer", "backend"}) add(name);
+    table.Add("ranks", "ranks", Whole(call.ranks));
+    add("hosts", "1");
+    table.Add("size", "bytes", Size(static_cast<double>(call.bytes)));
+    add("dtype");
+    add("group", "");
+    add("in place", "no");
+    add("in flight", "1");
+    add("cache", "hot");
+    add("sync", "barrier");
+    add("timing");
+    add("graph", "no");
+    add("registered", "no");
+    add("algorithm", "");
+    add("protocol", "");
+    table.Add("launches", "launches",
+              Whole(std::ssize(call.samples.at("call_seconds"))));
+    table.Add("median µs", "seconds", Digits(seconds, 1e6));
+    table.Add("algbw GB/s", "algbw_bytes_per_second", Digits(rate, 1e-9));
+    table.Add("busbw GB/s", "busbw_bytes_per_second",
+              Digits(call.bus_factor * rate, 1e-9));
+  }
+  return table;
 }
 
 }  // namespace
@@ -183,49 +228,6 @@ std::vector<Table> LayerTables(const Answer& answer) {
     tables.push_back(std::move(table));
   }
   return tables;
-}
-
-// Rows that the fits pass over, of another layer or timing, are here alone.
-Table CallTable(absl::Span<const Configuration> calls) {
-  Table table = {"call-table", "Calls that were measured", "", "",
-                 /*on_terminal=*/false};
-  for (const Configuration& call : calls) {
-    // A part of the identity; on the page where some call's is not `silent`.
-    const auto add = [&](const char* name,
-                         std::optional<std::string> silent = std::nullopt) {
-      const auto found = call.identity.find(name);
-      table.Add(name, name,
-                Word(found == call.identity.end() ? "" : found->second), kLeft,
-                std::move(silent));
-    };
-    const double seconds = Median(call.samples.at("call_seconds"));
-    const double rate = call.bytes > 0 && seconds > 0
-                            ? static_cast<double>(call.bytes) / seconds
-                            : std::nan("");
-    table.AddRow();
-    for (const char* name : {"collective", "layer", "backend"}) add(name);
-    table.Add("ranks", "ranks", Whole(call.ranks));
-    add("hosts", "1");
-    table.Add("size", "bytes", Size(static_cast<double>(call.bytes)));
-    add("dtype");
-    add("group", "");
-    add("in place", "no");
-    add("in flight", "1");
-    add("cache", "hot");
-    add("sync", "barrier");
-    add("timing");
-    add("graph", "no");
-    add("registered", "no");
-    add("algorithm", "");
-    add("protocol", "");
-    table.Add("launches", "launches",
-              Whole(std::ssize(call.samples.at("call_seconds"))));
-    table.Add("median µs", "seconds", Digits(seconds, 1e6));
-    table.Add("algbw GB/s", "algbw_bytes_per_second", Digits(rate, 1e-9));
-    table.Add("busbw GB/s", "busbw_bytes_per_second",
-              Digits(call.bus_factor * rate, 1e-9));
-  }
-  return table;
 }
 
 std::vector<Table> CostTables(const Answer& answer) {

@@ -10,9 +10,10 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "analysis/answer/answer.h"
+#include "analysis/answer/tables.h"
+#include "analysis/stats/statistics.h"
 #include "analysis/text/table.h"
 #include "analysis/text/text_table.h"
-#include "records/text.h"
 
 namespace rankwise {
 namespace {
@@ -20,8 +21,6 @@ namespace {
 constexpr double kWorthSaying = 0.01;  // of the ideal speed
 constexpr size_t kNamedCauses = 3;
 constexpr size_t kToldLayouts = 3;  // of a way of scaling
-
-std::string PercentDigits(double share) { return FixedText(100 * share, 1); }
 
 // "12.3 ms"
 std::string InMilliseconds(double seconds) {
@@ -132,8 +131,8 @@ std::vector<Loss> LargestFirst(const Waterfall& waterfall) {
   return losses;
 }
 
-// "19.2 points to exposed communication along dp (12 ms [11.2, 12.8] a step)",
-// of a gain the absolute values.
+// "19.2 points to exposed communication along dp (12 ms [11.2, 12.8] a step)".
+// Gains are written as absolute values.
 std::string PointsText(const Loss& loss) {
   const bool gained = loss.seconds < 0;
   const Interval& signed_ends = loss.interval;
@@ -299,6 +298,19 @@ Finding WhatToChange(const Answer& answer) {
   return {"What to change", absl::StrJoin(sentences, "\n")};
 }
 
+// The advice at the largest world size.
+Finding WhichLayoutToUse(const Answer& answer) {
+  int64_t largest = 0;
+  for (const LayoutComparison& layouts : answer.layouts) {
+    largest = std::max(largest, layouts.world_size);
+  }
+  std::vector<std::string> advice;
+  for (const LayoutComparison& layouts : answer.layouts) {
+    if (layouts.world_size == largest) advice.push_back(layouts.advice);
+  }
+  return {"Which layout to use", absl::StrJoin(advice, "\n")};
+}
+
 }  // namespace
 
 std::string ScalingTitle(Scaling scaling) {
@@ -329,19 +341,6 @@ std::string TrendSentence(const ScalingSeries& series) {
 std::string WaterfallName(const Waterfall& waterfall) {
   return absl::StrCat(waterfall.cell->Name(), ", ",
                       ScalingTitle(waterfall.scaling));
-}
-
-// The advice at the largest world size.
-Finding WhichLayoutToUse(const Answer& answer) {
-  int64_t largest = 0;
-  for (const LayoutComparison& layouts : answer.layouts) {
-    largest = std::max(largest, layouts.world_size);
-  }
-  std::vector<std::string> advice;
-  for (const LayoutComparison& layouts : answer.layouts) {
-    if (layouts.world_size == largest) advice.push_back(layouts.advice);
-  }
-  return {"Which layout to use", absl::StrJoin(advice, "\n")};
 }
 
 std::vector<Finding> FindingsOf(const Answer& answer) {

@@ -12,7 +12,6 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "analysis/answer/answer.h"
-#include "analysis/plan/score.h"
 #include "analysis/scaling/efficiency.h"
 #include "analysis/stats/statistics.h"
 #include "analysis/text/table.h"
@@ -27,8 +26,8 @@ constexpr double kSignificance = 0.05;  // over all pairs of layouts
 constexpr double kAsFast = 1.05;        // step time relative to the fastest
 constexpr double kLessMemory = 0.9;     // ratio from which it is mentioned
 
-// What `row` spends most on beyond `best` for the same examples: "75 ms exposed
-// communication along dp". "" where that is not known.
+// The part on which `row` spends the most extra time compared with `best`, for
+// the same examples: "75 ms exposed communication along dp". "" if unknown.
 std::string SpendsMore(const LayoutRow& best, const LayoutRow& row) {
   if (best.ledger == nullptr || row.ledger == nullptr ||
       best.ledger->IsCaptured() || row.ledger->IsCaptured()) {
@@ -37,9 +36,10 @@ std::string SpendsMore(const LayoutRow& best, const LayoutRow& row) {
   const double scale = static_cast<double>(best.cell->global_batch) /
                        static_cast<double>(row.cell->global_batch);
   const auto more = [&](const auto& figure) {
-    return scale * figure(*row.ledger) - figure(*best.ledger);
+    return scale * std::invoke(figure, *row.ledger) -
+           std::invoke(figure, *best.ledger);
   };
-  double most = more(std::mem_fn(&Ledger::imbalance_seconds));
+  double most = more(&Ledger::imbalance_seconds);
   absl::string_view on = "imbalance between ranks";
   for (const LedgerPart& part : kLedgerParts) {
     const bool is_compute = part.seconds == &LedgerParts::compute_seconds;
@@ -210,15 +210,15 @@ void AddTo(std::map<WorkKey, std::vector<const Cell*>>& groups, Scaling scaling,
   if (!absl::c_linear_search(group, &cell)) group.push_back(&cell);
 }
 
-// As cells do that have the same batch per rank, and count as weak scaling.
+// Also true of weak-scaling cells with the same batch per rank.
 bool HoldsMemoryOf(const Cell& base, const Cell& cell) {
   return CheckComparable(base, cell, Scaling::kFixedMemory,
                          {.allow_oversubscribed = true, .force = true})
       .ok();
 }
 
-// Of each layout the cell of the largest batch: others were run for other
-// reasons.
+// Keeps each layout's cell with the largest batch; smaller batches were run for
+// other reasons.
 void KeepLargestBatches(std::vector<const Cell*>& cells) {
   std::map<std::string, int64_t> largest;
   for (const Cell* cell : cells) {

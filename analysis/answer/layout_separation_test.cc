@@ -22,6 +22,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "analysis/answer/answer.h"
+#include "analysis/answer/tables.h"
 #include "analysis/runs/throughput.h"
 #include "analysis/runs/trace_for_test.h"
 #include "analysis/text/table.h"

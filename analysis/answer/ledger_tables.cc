@@ -1,6 +1,5 @@
 // Tables of where steps' time went.
 
-#include <cmath>
 #include <map>
 #include <string>
 #include <vector>
@@ -18,7 +17,7 @@
 namespace rankwise {
 namespace {
 
-// Begins a row about a cell, which a page names by its label.
+// Begins a row for a cell. Pages show the cell's label in place of its parts.
 void AddCellRow(const Cell& cell, const Labels& labels, Table& table) {
   const char* ablation = cell.IsAblation() ? " without communication" : "";
   table.AddRow();
@@ -30,8 +29,8 @@ void AddCellRow(const Cell& cell, const Labels& labels, Table& table) {
             kLeft | kNotOnTerminal);
 }
 
-// Whether some critical rank waited along several axes: what is exposed is
-// then divided among them.
+// Whether some critical rank waited along several axes, so that its exposed
+// communication is shown by axis.
 bool WaitsAlongSeveral(const Answer& answer) {
   return absl::c_any_of(answer.ledgers, [](const CellLedger& entry) {
     const LedgerParts& parts = entry.ledger.critical;
@@ -115,7 +114,7 @@ Table RankLedgerTable(const Answer& answer, const Labels& labels) {
   return table;
 }
 
-// Of replicas in one process.
+// For replicas in one process.
 Table FirstDeviceTable(const Answer& answer, const Labels& labels) {
   constexpr const char* kParts[] = {"scatter", "replicate",        "gather",
                                     "loss",    "scatter gradient", "reduce"};
@@ -183,12 +182,12 @@ Table AblationTable(const Answer& answer, const Labels& labels) {
   Table table = {
       "ablation-table",
       "The ledger against runs without communication, ms per step",
-      "What a step gets shorter by without communication, ms, and by the "
-      "ledger of that: waiting (exposed comm, bubble) and slower computing. "
-      "Disagreement: their sum over it, less 1; not known where the step got "
-      "no "
-      "shorter, as the machine was not the same for both, and of captured "
-      "steps, whose parts the ledger cannot separate:"};
+      "How much shorter a step is without communication, ms, and the ledger's "
+      "explanation: waiting (exposed comm, bubble) and slower computing. "
+      "Disagreement: the explained over the measured difference, minus 1. It "
+      "is unknown if the step did not get shorter, because the machine changed "
+      "between the runs, and for captured steps, whose parts the ledger cannot "
+      "separate:"};
   for (const Ablation& ablation : answer.ablations) {
     AddCellRow(*ablation.cell, labels, table);
     table.Add("shorter by", "saved_seconds",

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "analysis/answer/answer.h"
+#include "analysis/answer/tables.h"
 #include "analysis/runs/trace_for_test.h"
 #include "analysis/text/table.h"
 

@@ -69,8 +69,7 @@ TEST(PlannerScore, IsInTheAnswerAndItsText) {
   EXPECT_THAT(AnswerText(*answer),
               AllOf(HasSubstr("as //analysis:plan predicts them"),
                     HasSubstr("dp 2, 1 x 4, ZeRO 3"),
-                    HasSubstr(plan::PlanScoreSummary(score).substr(0, 30)),
-                    HasSubstr("Median regret ")));
+                    HasSubstr("Median error "), HasSubstr("Median regret ")));
 }
 
 TEST(PlannerScore, RegretIsWhatTheFirstChoiceCosts) {

@@ -28,7 +28,6 @@ std::string Name(const Cell& cell) {
   return absl::StrCat(cell.Trainer(), cell.oversubscribed ? "*" : "");
 }
 
-std::string PercentDigits(double share) { return FixedText(100 * share, 1); }
 std::string Hundredths(double value) { return FixedText(value, 2); }
 
 std::string BaseLine(const Cell& base) {
@@ -93,14 +92,15 @@ std::string MfuLine(const Answer& answer) {
   return text;
 }
 
-// Of a base case the speedup 1.
+// A base case has a speedup of 1; other rows without an efficiency show dashes.
 void AddEfficiency(const ScalingRow& row, Table& table) {
   constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
-  Efficiency one;
-  one.speedup = row.scaling == "base" ? 1 : kUnknown;
-  one.efficiency = kUnknown;
-  one.speedup_interval = one.efficiency_interval = {kUnknown, kUnknown};
-  if (row.efficiency.ok()) one = *row.efficiency;
+  const Efficiency one = row.efficiency.value_or(
+      Efficiency{.speedup = row.scaling == "base" ? 1 : kUnknown,
+                 .speedup_interval = {kUnknown, kUnknown},
+                 .efficiency = kUnknown,
+                 .efficiency_interval = {kUnknown, kUnknown},
+                 .warning = ""});
   table.Add("speedup", "speedup", Fixed(one.speedup, 2));
   table.Add("95 %", "speedup_low,speedup_high",
             Ends(one.speedup_interval, Hundredths), kNotOnTerminal);
@@ -109,7 +109,7 @@ void AddEfficiency(const ScalingRow& row, Table& table) {
             Ends(one.efficiency_interval, PercentDigits));
 }
 
-// What to beware of in a row.
+// The row's caveats, or the reason that it has no efficiency.
 std::string Remarks(const ScalingRow& row) {
   std::vector<std::string> remarks = MarksOf(*row.cell);
   remarks.push_back(row.efficiency.ok()
@@ -119,7 +119,7 @@ std::string Remarks(const ScalingRow& row) {
   return absl::StrJoin(remarks, "; ");
 }
 
-// What the cell reaches of the hardware's limits.
+// The shares of the hardware's limits that the cell reaches.
 void AddHardware(const Cell& cell, Table& table) {
   table.Add("MFU", "mfu", Share(ModelFlopsUtilization(cell)), 0, "-");
   table.Add("memory", "memory_share", Share(MemoryBandwidthShare(cell)), 0,
@@ -139,7 +139,7 @@ Table ScalingTable(const Answer& answer) {
                  absl::StrCat(MfuLine(answer), MemoryLine(answer))};
   for (const ScalingRow& row : answer.rows) {
     const Cell& cell = *row.cell;
-    // With the marks that the notes explain.
+    // The notes explain the marks.
     const bool forced = row.efficiency.ok() && !row.efficiency->warning.empty();
     table.AddRow();
     table.Add("trainer", "trainer",
@@ -162,7 +162,9 @@ Table ScalingTable(const Answer& answer) {
     AddHardware(cell, table);
     table.Add("peak MB", "peak_bytes", Megabytes(cell.peak_bytes),
               kNotOnTerminal, "-");
-    table.Add("peak TFLOPS", "peak_tflops", Digits(cell.peak_tflops), kInFile);
+    table.Add("peak TFLOPS", "peak_tflops",
+              Digits(cell.peak_tflops > 0 ? cell.peak_tflops : std::nan("")),
+              kInFile);
     table.Add("base case", "base",
               Word(row.base == nullptr ? "" : labels.Of(row.base)),
               kLeft | (bases.size() > 1 ? kNotOnTerminal : kInFile));
@@ -172,7 +174,7 @@ Table ScalingTable(const Answer& answer) {
   return table;
 }
 
-// Trends of the fractions, and series that have no law.
+// The trends of the serial fractions, and why a law could not be fitted.
 std::string LawNotes(const Answer& answer) {
   std::string notes;
   for (const ScalingSeries& series : answer.series) {
@@ -226,8 +228,8 @@ Figure RelativeTime(const LayoutRow& row, bool is_fastest) {
           {ratio, CsvNumber(interval.low), CsvNumber(interval.high)}};
 }
 
-// Milliseconds of exposed communication by axis, and of bubble. Of a captured
-// step the former is not known.
+// Exposed communication by axis, which is unknown for captured steps, and
+// bubble, in milliseconds.
 void AddWaiting(const Ledger* ledger, Table& table) {
   const bool captured = ledger != nullptr && ledger->IsCaptured();
   for (const ExposedAxis& axis : kExposedAxes) {
@@ -244,10 +246,11 @@ void AddWaiting(const Ledger* ledger, Table& table) {
 // More ranks than this are shown by their least and most idle one.
 constexpr size_t kMostRanksShown = 4;
 
-// "48.1 52.0", in order of the pipeline's ranks, replica after replica.
+// "48.1 52.0", in order of the pipeline's ranks, replica after replica. The
+// field has the numbers themselves.
 Figure ByRank(const Cell& cell, double PipelineRankUse::*metric, double scale,
               int decimals) {
-  std::vector<std::string> texts;
+  std::vector<std::string> texts, fields;
   std::vector<double> medians;
   for (size_t rank = 0; rank < cell.pipelines[0].ranks.size(); ++rank) {
     medians.push_back(
@@ -255,12 +258,15 @@ Figure ByRank(const Cell& cell, double PipelineRankUse::*metric, double scale,
           return use.ranks[rank].*metric;
         })));
     texts.push_back(FixedText(scale * medians.back(), decimals));
+    fields.push_back(CsvNumber(medians.back()));
   }
-  if (texts.size() <= kMostRanksShown) return Word(absl::StrJoin(texts, " "));
+  const std::string all = absl::StrJoin(fields, " ");
+  if (texts.size() <= kMostRanksShown)
+    return {absl::StrJoin(texts, " "), {all}};
   const auto [least, most] = absl::c_minmax_element(medians);
   return {absl::StrCat(FixedText(scale * *least, decimals), " to ",
                        FixedText(scale * *most, decimals)),
-          {absl::StrJoin(texts, " ")}};
+          {all}};
 }
 
 // "4 x 16": micro-batches a step, and their examples.
@@ -272,7 +278,8 @@ Figure MicroBatches(const Cell& cell) {
           {absl::StrCat(use.micro_batches), CsvNumber(examples)}};
 }
 
-void AddPipeline(const Cell& cell, Table& times, Table& ranks) {
+void AddPipeline(const Cell& cell, const Labels& labels, Table& times,
+                 Table& ranks) {
   const auto add = [&](const char* header, const char* name,
                        double PipelineUse::*metric, Figure (*show)(double)) {
     times.Add(header, name, show(MedianOf(cell, metric)));
@@ -282,6 +289,8 @@ void AddPipeline(const Cell& cell, Table& times, Table& ranks) {
     table->AddRow();
     table->Add("pipeline", "pipeline", Word(Name(cell)), kLeft);
     table->Add("ranks", "ranks", Whole(cell.run.world_size));
+    table->Add("configuration", "configuration", Word(labels.Of(&cell)),
+               kLeft | kNotOnTerminal);
   }
   times.Add("stages", "stages", Whole(use.stages), kNotOnTerminal);
   times.Add("replicas", "replicas", Whole(use.replicas), kNotOnTerminal);
@@ -301,9 +310,9 @@ void AddPipeline(const Cell& cell, Table& times, Table& ranks) {
             SignedShare(MedianOf(cell, &PipelineUse::predicted_seconds) /
                             MedianOf(cell, &PipelineUse::schedule_seconds) -
                         1));
-  ranks.Add("idle % by rank", "idle_percent_by_rank",
+  ranks.Add("idle % by rank", "idle_share_by_rank",
             ByRank(cell, &PipelineRankUse::idle_share, 100, 1));
-  ranks.Add("waiting % by rank", "waiting_percent_by_rank",
+  ranks.Add("waiting % by rank", "wait_share_by_rank",
             ByRank(cell, &PipelineRankUse::wait_share, 100, 1));
   ranks.Add("peak activations", "peak_activations_by_rank",
             ByRank(cell, &PipelineRankUse::peak_activations, 1, 0));
@@ -328,8 +337,8 @@ Table LayoutTable(const Answer& answer) {
       "95 % interval that is simultaneous over all pairs of layouts (~: not "
       "separated from the fastest, as the interval contains 1); MB of the "
       "fullest rank; exposed communication along each axis and bubble of the "
-      "critical rank's step, ms; what a layout spends more than the fastest on "
-      "the same examples:"};
+      "critical rank's step, ms; the largest extra cost compared with the "
+      "fastest layout on the same examples:"};
   for (const LayoutComparison& layouts : answer.layouts) {
     for (const LayoutRow& row : layouts.rows) {
       const Cell& cell = *row.cell;
@@ -373,12 +382,13 @@ std::vector<Table> PipelineTables(absl::Span<const Cell> cells) {
       "(span bubble); next to each what simulating the schedule predicts."};
   Table ranks = {
       "pipeline-rank-table", "Ranks of the pipelines",
-      "Their ranks: of each one's own time in the schedule. Transfers are "
-      "per step and boundary between stages, peak activations of one stage and "
-      "micro-batch each."};
+      "Ranks of the pipelines: shares of each rank's own time in the schedule. "
+      "Transfers are per step and stage boundary; peak activations are counted "
+      "per stage and micro-batch."};
+  const Labels labels(cells);
   for (const Cell& cell : cells) {
     if (cell.pipelines.empty() || cell.IsAblation()) continue;
-    AddPipeline(cell, times, ranks);
+    AddPipeline(cell, labels, times, ranks);
   }
   return {times, ranks};
 }

@@ -14,13 +14,13 @@
 
 namespace rankwise {
 
-// By cell the label that no other one of the answer's has.
+// Gives each cell of the answer a unique label.
 class Labels {
  public:
   explicit Labels(absl::Span<const Cell> cells)
       : cells_(cells), labels_(CellLabels(cells)) {}
 
-  // Of a cell that is not the answer's, its plain label.
+  // Cells that are not among the answer's get CellLabel.
   std::string Of(const Cell* cell) const {
     const bool is_among = cell >= cells_.begin() && cell < cells_.end();
     return is_among ? labels_[cell - cells_.begin()] : CellLabel(*cell);
@@ -31,13 +31,22 @@ class Labels {
   const std::vector<std::string> labels_;
 };
 
-// "32", of which the file has all digits.
+// Shows "32"; the file has all digits.
 inline Figure Batch(double examples) {
   return Number(examples, BatchText(examples));
 }
 
+// "97.1", of a share of 1.
+inline std::string PercentDigits(double share) {
+  return FixedText(100 * share, 1);
+}
+
 // "tokens_per_second" for "tokens/s".
 std::string RateName(absl::string_view unit);
+
+// Rows are medians over repetitions. Ablations have no row.
+Table LayoutTable(const Answer& answer);
+std::vector<Table> PipelineTables(absl::Span<const Cell> cells);
 
 std::vector<Table> ScalingTables(const Answer& answer);
 std::vector<Table> LedgerTables(const Answer& answer);

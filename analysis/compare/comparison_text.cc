@@ -54,7 +54,7 @@ std::string RepetitionsText(const Change& change) {
   return absl::StrCat(count, " ", change.unit, one ? "" : plural);
 }
 
-// A row for each change that `shows`.
+// A row for each change for which `shows` returns true.
 Table TableOf(const Comparison& comparison, bool (*shows)(const Change&)) {
   Table table;
   for (const Change& change : comparison.changes) {
@@ -245,7 +245,7 @@ std::string MarkdownRow(const std::vector<std::string>& cells) {
   return absl::StrCat("| ", absl::StrJoin(cells, " | "), " |\n");
 }
 
-// The changes that are not equivalent.
+// The changes that are not equivalent, of which there is at least one.
 std::string MarkdownTable(const Comparison& comparison) {
   const Table table = TableOf(comparison, [](const Change& change) {
     return change.verdict != Verdict::kEquivalent;

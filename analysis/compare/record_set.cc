@@ -89,7 +89,8 @@ using Identity = std::map<std::string, std::string>;
 
 // The flags of comm_bench that change what is measured without being part of a
 // collective record; the others choose rows, or say how long to measure them.
-// One that changes nothing may be missing, as not every binary has it.
+// Flags with an empty, zero or false value are dropped, because not every
+// binary has every flag.
 Identity CallFlags(const RunRecord& run) {
   const std::set<std::string> kept = {"arrival_us", "check_collectives",
                                       "traffic", "traffic_skew"};

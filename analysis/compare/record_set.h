@@ -47,9 +47,9 @@ struct Configuration {
 // "ddp on 2 ranks, batch 32".
 std::string CellLabel(const Cell& cell);
 
-// The same, followed by "without communication" of an ablation, and by the
-// flags in which cells of one label differ, but for those that say where a
-// run's files are: "ddp on 2 ranks, batch 32, --lr=0.1".
+// CellLabel, then ", without communication" for an ablation, then the flags
+// that differ between cells with the same label, except flags that name files:
+// "ddp on 2 ranks, batch 32, --lr=0.1".
 std::vector<std::string> CellLabels(absl::Span<const Cell> cells);
 
 // One per cell; a repetition is a run. Runs of comm_bench are passed over,

@@ -71,7 +71,7 @@ absl::Status CheckFlags() {
 // Says on the standard error what was left out.
 absl::StatusOr<NetworkModel> FitRecords(const std::string& records) {
   const absl::StatusOr<std::vector<RunTrace>> runs = LoadRuns(records);
-  if (!runs.ok()) return UnreadableInput(runs.status());
+  if (!runs.ok()) return absl::InvalidArgumentError(runs.status().message());
   for (const std::string& line : TornLines(*runs)) {
     std::cerr << "Left out: " << line << ".\n";
   }

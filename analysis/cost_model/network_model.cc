@@ -204,7 +204,7 @@ const CollectiveCosts* FindIn(const std::vector<CollectiveCosts>& collectives,
   return any;
 }
 
-// A line that holds exactly.
+// How the costs at one measured world size are taken to another.
 std::string GrowthLine(const CollectiveCosts& costs, int64_t world_size,
                        int64_t measured) {
   const char* growth = costs.growth == Growth::kRing   ? "grown as in a ring"

@@ -159,7 +159,8 @@ struct NetworkModel {
                                                     int64_t hosts) const;
 };
 
-// Of a link that is stated rather than measured: alpha and beta of 2 ranks.
+// Costs that are stated rather than measured: a line for two ranks, without
+// error.
 CollectiveCosts StatedCosts(absl::string_view collective, Growth growth,
                             double alpha_seconds, double beta_seconds_per_byte);
 

@@ -8,6 +8,7 @@
 #include "analysis/ledger/ledger.h"
 
 namespace rankwise {
+
 Ledger MeanLedger(absl::Span<const Ledger> ledgers) {
   assert(!ledgers.empty());
   const double share = 1 / static_cast<double>(ledgers.size());

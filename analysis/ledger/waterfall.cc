@@ -166,9 +166,12 @@ class Explainer {
   Waterfall Explain() {
     AddCompute();
     MergeCaptured();
-    auto exposed = static_cast<int>(LossCause::kExposedTp);
-    for (const ExposedAxis& axis : kExposedAxes)  // in the order of LossCause
-      AddDifference(static_cast<LossCause>(exposed++), Part(axis.seconds));
+    constexpr LossCause kExposed[] = {
+        LossCause::kExposedTp, LossCause::kExposedCp, LossCause::kExposedPp,
+        LossCause::kExposedDp};
+    static_assert(std::size(kExposed) == std::size(kExposedAxes));
+    for (size_t i = 0; i < std::size(kExposed); ++i)
+      AddDifference(kExposed[i], Part(kExposedAxes[i].seconds));
     AddDifference(LossCause::kBubble, Part(&LedgerParts::bubble_seconds));
     AddDifference(LossCause::kImbalance, [](const Ledger& ledger) {
       return ledger.imbalance_seconds - ledger.noise_seconds;

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <utility>
 
 #include "absl/algorithm/container.h"
 #include "absl/status/status.h"
@@ -15,7 +14,6 @@
 #include "absl/strings/str_split.h"
 #include "analysis/text/json_keys.h"
 #include "nlohmann/json.hpp"
-#include "third_party/absl/status_macros.h"
 
 namespace rankwise::plan {
 namespace {
@@ -248,7 +246,8 @@ absl::StatusOr<Cluster> ClusterFromJson(absl::string_view text) {
   try {
     return ClusterOf(json);
   } catch (const Json::exception& error) {
-    // Without the name of the exception in brackets.
+    // Drops the exception's name, which the library puts in brackets before the
+    // message.
     const std::vector<std::string> parts =
         absl::StrSplit(error.what(), absl::MaxSplits("] ", 1));
     return absl::InvalidArgumentError(parts.back());

@@ -1,5 +1,4 @@
-// What the program that runs a layout does and keeps, and which layouts it can
-// run.
+// The engine that runs a layout, and the checks of which layouts it supports.
 #ifndef RANKWISE_ANALYSIS_PLAN_LAYOUT_H_
 #define RANKWISE_ANALYSIS_PLAN_LAYOUT_H_
 

@@ -94,7 +94,7 @@ double UnshardedPeak(const Model& model, const Layout& layout,
                      .ranks = static_cast<int>(layout.dp),
                      .parameter_bytes = HasBf16(layout, engine) ? 2 : 4});
   if (layout.is_data_parallel()) {
-    // Later ones are like the third.
+    // Micro-batches after the third do not change the peak.
     memory.RunMicroBatches(std::min<int64_t>(layout.micro_batches, 3));
   } else {
     memory.RunPasses(

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "analysis/text/table.h"
 #include "analysis/text/text_table.h"
 #include "nlohmann/json.hpp"
 #include "records/text.h"
@@ -34,8 +35,9 @@ std::string ParametersText(double parameters) {
              : absl::StrFormat("%.3g billion parameters", 1e-9 * parameters);
 }
 
-std::string IntervalText(const Interval& interval) {
-  return absl::StrFormat("[%.3g, %.3g]", interval.low, interval.high);
+std::string RangeText(const Interval& interval) {
+  return IntervalText(interval,
+                      [](double x) { return absl::StrFormat("%.3g", x); });
 }
 
 std::vector<std::string> RowOf(const PlannedLayout& planned,
@@ -48,7 +50,7 @@ std::vector<std::string> RowOf(const PlannedLayout& planned,
   return {planned.layout.MeshName(),
           planned.layout.Details(),
           SecondsText(step.seconds),
-          IntervalText(step.interval),
+          RangeText(step.interval),
           absl::StrFormat("%.0f", TokensPerRank(planned, model)),
           absl::StrFormat("%.1f", 100 * step.mfu),
           absl::StrFormat("%.1f", 1e-9 * step.memory.sum()),
@@ -68,7 +70,7 @@ std::string IntervalsText(const Step& step) {
                               const Interval& interval) {
     if (interval.high == 0) return;
     exposed.push_back(absl::StrCat(axis, " ", SecondsText(seconds), " s ",
-                                   IntervalText(interval)));
+                                   RangeText(interval)));
   };
   add("tp", step.parts.tp, step.exposed.tp);
   add("cp", step.parts.cp, step.exposed.cp);

@@ -135,6 +135,10 @@ absl::StatusOr<double> MemoryFromFlags() {
 // Where training would run, by the flags.
 class ClusterSource {
  public:
+  // `machine_` points into `runs_`, which a copy would not share.
+  ClusterSource(ClusterSource&&) = default;
+  ClusterSource& operator=(ClusterSource&&) = default;
+
   static absl::StatusOr<ClusterSource> FromFlags() {
     const std::string name = absl::GetFlag(FLAGS_cluster);
     const std::string records = absl::GetFlag(FLAGS_records);
@@ -185,6 +189,8 @@ class ClusterSource {
   }
 
  private:
+  ClusterSource() = default;
+
   Cluster stated_;
   std::vector<RunTrace> runs_;
   std::optional<RecordedMachine> machine_;  // of `runs_`; else `stated_` counts

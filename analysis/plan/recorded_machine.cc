@@ -250,7 +250,8 @@ RecordedMachine::RecordedMachine(absl::Span<const RunTrace> runs,
   }
 }
 
-// Of each number of ranks those that exchange nothing, where there are any.
+// Samples by world size. Where runs without communication exist at a size, the
+// others of that size are left out.
 absl::StatusOr<RecordedMachine::SamplesByRanks> RecordedMachine::SamplesOf(
     const std::string& precision) const {
   const auto is_taken = [&precision](const std::string& recorded) {
@@ -272,10 +273,10 @@ absl::StatusOr<RecordedMachine::SamplesByRanks> RecordedMachine::SamplesOf(
   return refusal;
 }
 
-// What computing keeps of its speed during collectives, as comm_bench measured
-// it for the most ranks up to `ranks`, else for the fewest: 1 less the time
-// that both take longer than computing alone, over what communication takes
-// alone (the overlap of OSU's benchmarks). None where it was not measured.
+// The share of its speed that computing keeps during collectives. Uses
+// comm_bench's overlap at the largest world size up to `ranks`, or else at the
+// smallest: 1 - (both - computing alone) / communication alone, as in OSU's
+// benchmarks. nullopt if it was not measured.
 std::optional<double> RecordedMachine::MeasuredSpeedDuringCommunication(
     int64_t ranks) const {
   if (overlaps_.empty()) return std::nullopt;

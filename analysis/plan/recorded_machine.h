@@ -32,11 +32,11 @@ absl::StatusOr<Model> ModelOf(const RunRecord& run);
 bool RanOnCpu(const RunRecord& run);
 
 // By the run's mesh and flags, for `global_batch` examples a step.
-// FailedPrecondition names the trainer, or the flag whose value, that is not
-// planned.
+// FailedPrecondition names the trainer or the flag value that the planner does
+// not support.
 absl::StatusOr<Layout> LayoutOf(const RunRecord& run, int64_t global_batch);
 
-// Which of a study's runs say what computing and communication take.
+// Selects the runs from which computing and communication are fitted.
 struct RecordedRuns {
   // Runs of more ranks than these count only where they exchange nothing:
   // single, and ddp or fsdp with --skip_communication. Of as many ranks those
@@ -46,15 +46,15 @@ struct RecordedRuns {
 };
 
 struct RecordedSize {
-  // That are planned for: computing is that of as many ranks, else of the most
-  // below, else of the fewest.
+  // World size to plan for. Uses computing as recorded at the largest world
+  // size up to it, or else at the smallest.
   int64_t ranks = std::numeric_limits<int64_t>::max();
-  // That share a host; 0: the most that did in a run.
+  // Ranks that share a host; 0: the largest number in any run.
   int64_t devices_per_node = 0;
   std::string precision = {};  // of the runs, as in --precision; empty: any
 };
 
-// What one run's micro-batch takes, and what there is of each kind in it.
+// Seconds and work of one micro-batch of one run.
 struct ComputingSample {
   const RunRecord* run = nullptr;
   int64_t micro_batch = 0;
@@ -87,7 +87,7 @@ class RecordedMachine {
   std::optional<double> MeasuredSpeedDuringCommunication(int64_t ranks) const;
 
   std::vector<ComputingSample> samples_;
-  // Of runs that would show computing, by precision: why they do not.
+  // By precision: why runs that could show computing were not used.
   std::vector<std::pair<std::string, absl::Status>> refusals_;
   absl::StatusOr<NetworkModel> network_;
   int64_t most_on_a_host_ = 1;  // ranks

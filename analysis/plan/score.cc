@@ -70,9 +70,9 @@ absl::StatusOr<PlannedCell> PlanCell(const Cell& cell,
                                      const RecordedMachine& machine) {
   ASSIGN_OR_RETURN(Setting setting, SettingOf(cell, machine));
   ScoredPrediction scored{.model = setting.model.name,
-                          .precision = FlagOf(cell.run, "precision")};
-  ASSIGN_OR_RETURN(Layout layout, LayoutOf(cell.run, cell.global_batch));
-  if (cell.hosts > 1) layout.ranks_per_host = RanksPerHost(cell);
+                          .precision = FlagOf(cell.run, "precision"),
+                          .hosts = cell.hosts};
+  ASSIGN_OR_RETURN(const Layout layout, LayoutOf(cell.run, cell.global_batch));
   ASSIGN_OR_RETURN(StepModel model, StepModel::Create(std::move(setting)));
   ASSIGN_OR_RETURN(const Step step, model.Quick(layout));
   if (!std::isfinite(step.seconds))
@@ -141,10 +141,9 @@ std::string ModelText(const ScoredPrediction& one) {
 }
 
 std::string RanksText(const ScoredPrediction& one) {
-  const Layout& layout = one.prediction.layout;
-  return layout.hosts() > 1
-             ? absl::StrCat(layout.ranks(), " on ", layout.hosts(), " hosts")
-             : absl::StrCat(layout.ranks());
+  const int64_t ranks = one.prediction.layout.ranks();
+  return one.hosts > 1 ? absl::StrCat(ranks, " on ", one.hosts, " hosts")
+                       : absl::StrCat(ranks);
 }
 
 std::string ErrorSentence(const Score& score) {
@@ -162,16 +161,15 @@ std::string RegretSentence(const Score& score) {
       Counted(static_cast<int64_t>(score.regrets.size()), "choice"));
 }
 
-// Layouts and, if there are several of one size, choices among them begin
-// alike.
+// Begins a row. The tables of layouts and of choices share these columns.
 void AddRow(const ScoredPrediction& one, Table& table) {
   table.AddRow();
   table.Add("model", "model", Word(ModelText(one)), kLeft);
-  table.Add("ranks", "ranks,hosts",
-            {RanksText(one),
-             {absl::StrCat(one.prediction.layout.ranks()),
-              absl::StrCat(one.prediction.layout.hosts())}},
-            kLeft);
+  table.Add(
+      "ranks", "ranks,hosts",
+      {RanksText(one),
+       {absl::StrCat(one.prediction.layout.ranks()), absl::StrCat(one.hosts)}},
+      kLeft);
 }
 
 Figure ShortMilliseconds(double seconds) {
@@ -280,12 +278,6 @@ double RecordedDeviation(absl::Span<const RunTrace> runs,
       PlanCells(runs, {}, machine, &left_out);
   return DeviationFor(/*cell=*/nullptr, precision, cells, /*fit_up_to=*/0,
                       /*otherwise=*/cluster.deviation);
-}
-
-std::string PlanScoreSummary(const Score& score) {
-  return score.regrets.empty()
-             ? ErrorSentence(score)
-             : absl::StrCat(ErrorSentence(score), " ", RegretSentence(score));
 }
 
 std::vector<Table> PlanScoreTables(const Score& score) {

@@ -38,14 +38,11 @@ absl::StatusOr<Score> ScorePlans(absl::Span<const RunTrace> runs,
 double RecordedDeviation(absl::Span<const RunTrace> runs,
                          const std::string& precision, const Cluster& cluster);
 
-// The median error, the coverage and width of the intervals and, if there are
-// choices, their median regret, in sentences.
-std::string PlanScoreSummary(const Score& score);
-
-// A row per layout, and, with rows where there are choices, a row per choice.
+// A table with a row per layout, and one with a row per choice.
 std::vector<Table> PlanScoreTables(const Score& score);
 
-// These, the totals, and what was not scored.
+// These, the median error, the coverage and width of the ranges and, if there
+// are choices, their median regret, in sentences; and what was not scored.
 std::string PlanScoreText(const Score& score);
 
 }  // namespace rankwise::plan

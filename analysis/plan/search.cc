@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "parallel/pipeline/schedule/schedule.h"
 #include "records/text.h"
 #include "third_party/absl/status_macros.h"
 
@@ -56,7 +57,7 @@ class MeshLayouts {
     if (layout_.pp == 1) return AddOptions("1f1b", 1);
     for (const std::string& schedule : config_.schedules) {
       if (schedule != "interleaved_1f1b") {
-        AddOptions(schedule, OwnChunks(schedule));
+        AddOptions(schedule, DefaultChunks(schedule));
         continue;
       }
       for (int64_t chunks = 2; chunks <= kMostChunks; ++chunks) {

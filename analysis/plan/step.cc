@@ -263,24 +263,30 @@ StepModel::Timing StepModel::TimeDataParallel(const Layout& layout,
         GradientSeconds(layout, static_cast<double>(bucket) / bytes, side));
   };
   // A layer's gradients arrive evenly.
-  const auto arrive = [&](const Work& layer, const ParameterShapes& shapes) {
-    const auto all = static_cast<double>(SizeOf(shapes, 1).numbers);
-    for (size_t i = shapes.size(); i-- > 0;) {
-      const auto tensor = static_cast<double>(SizeOf({shapes[i]}, 1).numbers);
-      run.Compute(layer.seconds.Backward() * tensor / all);
-      reduce(buckets.Add(static_cast<int64_t>(bytes * tensor)));
+  const auto arrive = [&](const Work& layer,
+                          const std::vector<double>& tensors) {
+    const double numbers = absl::c_accumulate(tensors, 0.0);
+    for (size_t i = tensors.size(); i-- > 0;) {
+      run.Compute(layer.seconds.Backward() * tensors[i] / numbers);
+      reduce(buckets.Add(static_cast<int64_t>(bytes * tensors[i])));
     }
+  };
+  const auto tensors_of = [](const ParameterShapes& shapes) {
+    std::vector<double> numbers;
+    for (const std::vector<int64_t>& shape : shapes)
+      numbers.push_back(static_cast<double>(SizeOf({shape}, 1).numbers));
+    return numbers;
   };
   const Model& model = setting_.model;
   if (model.tied_head) {
     run.Compute(work.head.seconds.Backward());
   } else {
-    arrive(work.head, work.shapes.head);
+    arrive(work.head, tensors_of(work.shapes.head));
   }
-  arrive(work.norm, work.shapes.norm);
-  for (int64_t i = 0; i < model.blocks; ++i)
-    arrive(work.block, work.shapes.block);
-  arrive(work.embedding, work.shapes.embedding);
+  arrive(work.norm, tensors_of(work.shapes.norm));
+  const std::vector<double> block = tensors_of(work.shapes.block);
+  for (int64_t i = 0; i < model.blocks; ++i) arrive(work.block, block);
+  arrive(work.embedding, tensors_of(work.shapes.embedding));
   reduce(buckets.Take());
   run.WaitForAll();
   timing.seconds = run.now() + timing.update;

@@ -28,9 +28,9 @@ struct UnitSections {
   std::vector<SectionRange> stages;
 };
 
-// Of `stages`, which are a rank's in order of forward. A tied head uses the
-// embedding's unit, if that is among them, or a unit of its own for the copy of
-// an embedding on another rank.
+// Sections and units of a rank's `stages`, in order of forward. A tied head
+// uses the embedding's unit, if that is among them, or a unit of its own for
+// the copy of an embedding on another rank.
 UnitSections UnitSectionsOf(const Model& model, const Layout& layout,
                             const Engine& engine,
                             const std::vector<Stage>& stages,

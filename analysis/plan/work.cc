@@ -90,7 +90,8 @@ struct Shape {
         sequence(static_cast<double>(model.sequence)),
         examples(static_cast<double>(layout.micro_batch)),
         within(examples * sequence / static_cast<double>(layout.cp)),
-        between(StreamValues(model, layout) / h),
+        between(examples *
+                static_cast<double>(PartOf(model, layout, {}).tokens_between)),
         vocabulary(std::ceil(static_cast<double>(model.vocabulary) / t)) {}
 
   double h, t, heads, head_width, sequence, examples;
@@ -452,9 +453,10 @@ LayerWork WorkOf(const Model& model, const Layout& layout, const Engine& engine,
   const LayerMemory embedding = EmbeddingMemory(part, model.vocabulary),
                     block = BlockMemory(part), norm = NormMemory(part),
                     head = HeadMemory(part, model.vocabulary);
+  const KeptTypes types = KeptTypesOf(layout, engine);
+  const auto examples = static_cast<double>(layout.micro_batch);
   const auto work_of = [&](const KeptForBackward& kept, PassSeconds seconds) {
-    const auto examples = static_cast<double>(layout.micro_batch);
-    return Work{seconds, KeptBytes(kept, examples, KeptTypesOf(layout, engine)),
+    return Work{seconds, KeptBytes(kept, examples, types),
                 engine.value_bytes * examples * kept.until_weight_grad};
   };
   LayerWork work;

@@ -38,7 +38,8 @@ struct Work {
 };
 Work operator*(double times, Work work);
 
-// Of this rank's parameters; the head's whether or not its weight is tied.
+// Shapes of the parameters on this rank. `head` is listed even if its weight is
+// tied.
 struct LayerShapes {
   ParameterShapes embedding, block, norm, head;
 };
@@ -81,14 +82,14 @@ bool RunsStagesAgain(const Layout& layout, const Engine& engine);
 bool CopiesTiedWeight(const Model& model, const Layout& layout,
                       const Stage& stage);
 
-// The elements of a stage on this rank, with such a copy, and padded to what
-// ZeRO divides among the ranks along dp.
+// Number of parameters of a stage on this rank, including a copied tied weight,
+// and the number after padding for ZeRO.
 UnitSize SizeOfStage(const Model& model, const Layout& layout,
                      const Stage& stage, const LayerWork& work);
 double ParametersOf(const Model& model, const Layout& layout,
                     const Stage& stage, const LayerWork& work);
 
-// Of a micro-batch on this rank, the numbers between blocks.
+// Number of values that this rank passes between blocks for one micro-batch.
 double StreamValues(const Model& model, const Layout& layout);
 
 }  // namespace rankwise::plan

@@ -3,6 +3,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "parallel/pipeline/schedule/schedule.h"
 
 namespace rankwise {
 namespace {
@@ -21,19 +22,13 @@ std::string JoinAxes(const Layout& layout, const char* before_ranks,
 
 }  // namespace
 
-int64_t OwnChunks(absl::string_view schedule) {
-  const bool two = schedule == "interleaved_1f1b" || schedule == "zbv" ||
-                   schedule == "dualpipev";
-  return two ? 2 : 1;
-}
-
 int64_t Layout::hosts() const {
   if (ranks_per_host == 0) return 1;
   return (ranks() + ranks_per_host - 1) / ranks_per_host;
 }
 
 int64_t Layout::stages_per_rank() const {
-  return chunks > 0 ? chunks : OwnChunks(schedule);
+  return chunks > 0 ? chunks : DefaultChunks(schedule);
 }
 
 bool Layout::cuts_backward() const {

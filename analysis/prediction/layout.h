@@ -6,8 +6,6 @@
 #include <cstdint>
 #include <string>
 
-#include "absl/strings/string_view.h"
-
 namespace rankwise {
 
 // What backward computes again instead of keeping it.
@@ -41,7 +39,8 @@ struct Layout {
   // Along dp alone, or one rank.
   bool is_data_parallel() const { return pp * cp * tp == 1; }
   bool interleaves() const { return schedule == "interleaved_1f1b"; }
-  // Into the gradients of a stage's input and of its weights.
+  // Whether backward is split into an input-gradient and a weight-gradient
+  // pass.
   bool cuts_backward() const;
 
   // "ddp x8", "ddp x8 on 4 hosts", "1f1b pp 4 x dp 2, 8 micro-batches",
@@ -57,9 +56,6 @@ struct Layout {
   // The mesh and everything else: "pp 2 x dp 2, 1f1b, 4 x 1".
   std::string FullName() const;
 };
-
-// The stages per rank of a schedule that is not told how many.
-int64_t OwnChunks(absl::string_view schedule);
 
 struct MeshAxis {
   const char* name;

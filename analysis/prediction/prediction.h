@@ -84,6 +84,7 @@ struct ScoredPrediction {
   std::string model = {}, precision = {};  // of a transformer that is planned
   double measured_seconds = 0;             // median of the repetitions' steps
   double measured_bytes = 0;               // of the fullest rank; 0: not known
+  int64_t hosts = 1;                       // that the measured ranks ran on
   // The interval of two runs holds almost everything, and that of one leaves
   // out how far runs differ.
   bool counts_for_coverage = true;
@@ -122,21 +123,23 @@ struct Score {
   std::vector<Regret> regrets;
   double median_regret = std::numeric_limits<double>::quiet_NaN();
   std::vector<std::string> left_out;  // held-out cells without a prediction
-  std::string warning;                // of all points; "" or a line
+  std::string warning;  // a line that applies to all points; "" without one
 };
 
-// Of the host with the most.
+// Ranks on the fullest host if ranks are spread evenly.
 int64_t RanksPerHost(const Cell& cell);
 
-// Whether a cell's steps can be compared with a prediction of more than
-// `fit_up_to` ranks.
+// Whether the cell has more than `fit_up_to` ranks and ordinary steps: with
+// communication, and not captured.
 bool IsHeldOut(const Cell& cell, int64_t fit_up_to);
 
-// Fills what `score` says of all its points and regrets. There is a point.
+// Computes the medians and the coverage from points and regrets. Requires at
+// least one point.
 void SumUp(Score& score);
 
-// What would be chosen among those `points` that could replace each other on
-// ranks of `memory_bytes`; 0: no limit.
+// Groups points with the same model, precision, ranks, hosts and global batch,
+// and compares in each group the fastest prediction with the fastest
+// measurement. Ranks have `memory_bytes`; 0: no limit.
 std::vector<Regret> RegretsOf(absl::Span<const ScoredPrediction> points,
                               double memory_bytes);
 

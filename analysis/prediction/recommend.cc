@@ -13,8 +13,8 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "analysis/prediction/prediction.h"
-#include "analysis/prediction/recordings.h"
 #include "analysis/stats/statistics.h"
+#include "analysis/text/table.h"
 #include "analysis/text/text_table.h"
 #include "records/text.h"
 
@@ -176,9 +176,7 @@ std::string PredictionTable(absl::Span<const Prediction> predictions,
                      prediction.extrapolated() ? " *" : ""),
         absl::StrCat(prediction.layout.micro_batch),
         MillisecondsText(step),
-        absl::StrFormat("[%s, %s]",
-                        MillisecondsText(prediction.step_interval.low),
-                        MillisecondsText(prediction.step_interval.high)),
+        IntervalText(prediction.step_interval, MillisecondsText),
         absl::StrFormat("%.0f", unit.Rate(prediction.examples_per_second)),
         PercentText(prediction.exposed_comm_seconds / step),
         PercentText(prediction.bubble_seconds / step),

@@ -14,6 +14,7 @@
 #include "analysis/prediction/prediction.h"
 #include "analysis/prediction/recordings.h"
 #include "analysis/stats/statistics.h"
+#include "analysis/text/table.h"
 #include "analysis/text/text_table.h"
 #include "records/text.h"
 
@@ -42,13 +43,18 @@ std::vector<RunTrace> RunsToFit(absl::Span<const RunTrace> runs,
   return fit;
 }
 
+// As in Layout::ranks_per_host.
+int64_t LayoutRanksPerHost(const Cell& cell) {
+  return cell.hosts > 1 ? RanksPerHost(cell) : 0;
+}
+
 // The layout in which a cell ran.
 absl::StatusOr<Layout> LayoutOf(const Cell& cell,
                                 absl::Span<const RunTrace> runs) {
   if (cell.run.binary == "ddp") {
     return Layout{.dp = cell.run.world_size,
                   .micro_batch = std::llround(cell.rank_batch),
-                  .ranks_per_host = cell.hosts > 1 ? RanksPerHost(cell) : 0,
+                  .ranks_per_host = LayoutRanksPerHost(cell),
                   .hierarchical = IsHierarchical(cell.run)};
   }
   const RunTrace& run = runs[cell.run_indices[0]];
@@ -61,7 +67,7 @@ absl::StatusOr<Layout> LayoutOf(const Cell& cell,
                    .dp = schedule.replicas,
                    .schedule = schedule.schedule,
                    .micro_batches = schedule.micro_batches,
-                   .ranks_per_host = cell.hosts > 1 ? RanksPerHost(cell) : 0};
+                   .ranks_per_host = LayoutRanksPerHost(cell)};
   if (layout.dp < 1 || layout.micro_batches < 1) {
     return absl::FailedPreconditionError(
         absl::StrCat(cell.Name(), ": its schedule records name ", layout.dp,
@@ -77,7 +83,7 @@ absl::StatusOr<Layout> LayoutOf(const Cell& cell,
 }
 
 ScoredPrediction Compare(Prediction prediction, const Cell& cell) {
-  ScoredPrediction scored{.cell = &cell};
+  ScoredPrediction scored{.cell = &cell, .hosts = cell.hosts};
   scored.measured_seconds = Median(cell.Values(&Throughput::step_seconds));
   scored.counts_for_coverage = prediction.fitted_runs >= kFewestRunsForCoverage;
   scored.prediction = std::move(prediction);
@@ -151,11 +157,10 @@ void SumUp(Score& score) {
     if (point.counts_for_coverage) covered.push_back(point.IsCovered() ? 1 : 0);
   }
   for (const Regret& regret : score.regrets) regrets.push_back(regret.Share());
-  constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
   score.median_absolute_error = Median(errors);
   score.median_relative_width = Median(widths);
-  score.coverage = covered.empty() ? kUnknown : Mean(covered);
-  score.median_regret = regrets.empty() ? kUnknown : Median(regrets);
+  score.coverage = Mean(covered);
+  score.median_regret = Median(regrets);
 }
 
 std::vector<Regret> RegretsOf(absl::Span<const ScoredPrediction> points,
@@ -165,7 +170,7 @@ std::vector<Regret> RegretsOf(absl::Span<const ScoredPrediction> points,
       groups;
   for (const ScoredPrediction& one : points) {
     const Layout& layout = one.prediction.layout;
-    groups[{one.model, one.precision, layout.ranks(), layout.hosts(),
+    groups[{one.model, one.precision, layout.ranks(), one.hosts,
             layout.global_batch()}]
         .push_back(&one);
   }
@@ -226,9 +231,7 @@ std::string ScoreTable(const Score& score) {
         {point.prediction.layout.Name(),
          absl::StrCat(point.prediction.layout.micro_batch),
          MillisecondsText(point.prediction.step_seconds),
-         absl::StrFormat("[%s, %s]",
-                         MillisecondsText(point.prediction.step_interval.low),
-                         MillisecondsText(point.prediction.step_interval.high)),
+         IntervalText(point.prediction.step_interval, MillisecondsText),
          MillisecondsText(point.measured_seconds),
          SignedPercentText(point.Error()), Covered(point),
          IntervalKind(point.prediction.conditions)});

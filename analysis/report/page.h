@@ -35,11 +35,10 @@ nlohmann::json TableData(const Table& table);
 absl::Status WritePage(const PageConfig& config, const nlohmann::json& data,
                        const std::string& path);
 
-// `given`, --plotly_js, unless it is empty. Otherwise the path of plotly.min.js
-// in the runfiles tree `runfiles_dir`, if it is not null (RUNFILES_DIR, which
-// Bazel sets: that of a program that has this one among its data, such as a
-// test) and has the file, otherwise in the runfiles of the program at
-// `own_path`. The error says what to do.
+// Returns `given` (--plotly_js) if it is not empty. Otherwise looks for
+// plotly.min.js in `runfiles_dir` (RUNFILES_DIR, which Bazel sets for programs
+// in the data of another, such as a test; may be null), then in the runfiles of
+// the program at `own_path`. The error says what to do.
 absl::StatusOr<std::string> FindPlotly(const std::string& given,
                                        const std::string& own_path,
                                        const char* runfiles_dir);

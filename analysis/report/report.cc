@@ -229,8 +229,7 @@ json NetworkData(const NetworkModel& network) {
       curves.push_back(CurveData(costs.collective + " across hosts", curve));
     }
   }
-  return {
-      {"name", network.name}, {"backend", network.backend}, {"curves", curves}};
+  return {{"name", network.name}, {"curves", curves}};
 }
 
 json PassData(const LayerPass& pass) {

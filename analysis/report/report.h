@@ -6,7 +6,6 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "analysis/answer/answer.h"
 #include "analysis/report/page.h"
@@ -35,8 +34,8 @@ nlohmann::json ReportData(const Answer& answer);
 // and for one that is not among them.
 nlohmann::json CellIndex(absl::Span<const Cell> cells, const Cell* cell);
 
-// Names, sizes, figures over the repetitions, what to beware of, and, if any,
-// the memory of its fullest rank and the use of its pipelines.
+// Names, sizes, figures over the repetitions, caveats, and the memory of the
+// fullest rank, or null if it was not recorded.
 nlohmann::json CellsData(absl::Span<const Cell> cells);
 
 // Machines, versions, commits, and the flags that all cells share.

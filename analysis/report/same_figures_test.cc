@@ -201,7 +201,8 @@ TEST(SameFigures, OfLayoutsAndLedgers) {
                       2);
 }
 
-// Bubbles and errors of pipelines are medians, and an error that of medians.
+// Pipeline times and bubbles are medians over repetitions; the error compares
+// two medians.
 TEST(SameFigures, OfPipelines) {
   const std::string dir = FolderOf("pipelines");
   ASSERT_TRUE(WriteMadeStudy(dir, {.records = 2000}).ok());

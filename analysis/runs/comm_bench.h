@@ -1,3 +1,4 @@
+// Which recorded runs are of the communication benchmark.
 #ifndef RANKWISE_ANALYSIS_RUNS_COMM_BENCH_H_
 #define RANKWISE_ANALYSIS_RUNS_COMM_BENCH_H_
 

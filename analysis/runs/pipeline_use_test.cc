@@ -43,7 +43,6 @@ TEST(PipelineUse, IsByTheFormulas) {
   EXPECT_NEAR(use.predicted_seconds, 0.07, 1e-12);
   EXPECT_NEAR(use.predicted_wall_bubble, 0.6, 1e-12);
   EXPECT_NEAR(use.predicted_span_bubble, 0.4, 1e-12);
-  EXPECT_NEAR(use.PredictionError(), 0.07 / 0.08 - 1, 1e-12);
 }
 
 TEST(PipelineUse, TheWallIsThatOfTheSlowestRankOfTheStep) {
@@ -101,7 +100,6 @@ TEST(PipelineUse, StepsWithoutAPredictionDoNotCount) {
   }
   const PipelineUse use = Measure(run);
   EXPECT_TRUE(std::isnan(use.predicted_seconds));
-  EXPECT_TRUE(std::isnan(use.PredictionError()));
   EXPECT_NEAR(use.predicted_wall_bubble, 0.6, 1e-12);
 }
 

@@ -223,10 +223,6 @@ absl::StatusOr<Throughput> MeasureThroughput(const RunTrace& run,
   return result;
 }
 
-double PipelineUse::PredictionError() const {
-  return predicted_seconds / schedule_seconds - 1;
-}
-
 absl::StatusOr<std::map<int64_t, SchedulesOfStep>> SchedulesByStep(
     const RunTrace& run, const ThroughputConfig& config) {
   Steps steps;

@@ -89,9 +89,6 @@ struct PipelineUse {
   // A step; mean over the boundaries between stages. 0 with one stage.
   double boundary_transfer_seconds = 0;
   double boundary_bytes = 0;  // both directions
-
-  // predicted / measured - 1 of the schedule's time; NaN without a prediction.
-  double PredictionError() const;
 };
 
 // The schedule records of one step by replica and pipeline rank.

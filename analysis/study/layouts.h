@@ -18,8 +18,8 @@ struct StudyConfig;
 // The trainer that carries an item of --layouts.
 std::string TrainerOf(const Layout& layout);
 
-// Whether an item of --layouts is run with `world_size` ranks. One without axes
-// is at every world size.
+// Whether a study runs the layout with `world_size` ranks. A layout without
+// mesh axes runs at every world size.
 bool IsAt(const Layout& layout, int64_t world_size);
 
 // "ddp,zero3,tp2,pp2xtp2". ddp and zero1 to zero3 are run at every

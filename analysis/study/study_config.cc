@@ -178,22 +178,27 @@ absl::Status CheckCombinations(const StudyConfig& config) {
 // The flags that are counts, each with the field that takes it.
 struct CountFlag {
   const char* name;
+  const absl::Flag<int64_t>* flag;
   int64_t StudyConfig::*field;
   int64_t least;
   const char* expected;
   int64_t most = 1'000'000'000;
 };
 constexpr CountFlag kCountFlags[] = {
-    {"repetitions", &StudyConfig::repetitions, 1,
+    {"repetitions", &FLAGS_repetitions, &StudyConfig::repetitions, 1,
      "1 or more, and 2 or more for an interval", kMostRepetitions},
-    {"batch_size", &StudyConfig::batch_size, 1, "1 or more"},
-    {"microbatches", &StudyConfig::micro_batches, 1, "1 or more"},
-    {"warmup_steps", &StudyConfig::warmup_steps, 0, "0 or more"},
-    {"train_size", &StudyConfig::train_size, 0, "1 or more, or 0 to choose it"},
-    {"threads", &StudyConfig::threads, 0, "1 or more, or 0 to choose it"},
-    {"ablations", &StudyConfig::ablations, 0, "1 or more, or 0 for none",
-     kMostRepetitions},
-    {"traffic_steps", &StudyConfig::traffic_steps, 0,
+    {"batch_size", &FLAGS_batch_size, &StudyConfig::batch_size, 1, "1 or more"},
+    {"microbatches", &FLAGS_microbatches, &StudyConfig::micro_batches, 1,
+     "1 or more"},
+    {"warmup_steps", &FLAGS_warmup_steps, &StudyConfig::warmup_steps, 0,
+     "0 or more"},
+    {"train_size", &FLAGS_train_size, &StudyConfig::train_size, 0,
+     "1 or more, or 0 to choose it"},
+    {"threads", &FLAGS_threads, &StudyConfig::threads, 0,
+     "1 or more, or 0 to choose it"},
+    {"ablations", &FLAGS_ablations, &StudyConfig::ablations, 0,
+     "1 or more, or 0 for none", kMostRepetitions},
+    {"traffic_steps", &FLAGS_traffic_steps, &StudyConfig::traffic_steps, 0,
      "1 or more, or 0 for none"},
 };
 
@@ -373,8 +378,7 @@ absl::StatusOr<StudyConfig> ConfigFromFlags() {
   RETURN_IF_ERROR(SetLists(&config));
   absl::SetFlag(&FLAGS_data_dir, UserPath(absl::GetFlag(FLAGS_data_dir)));
   for (const CountFlag& flag : kCountFlags) {
-    config.*flag.field =
-        *absl::FindCommandLineFlag(flag.name)->TryGet<int64_t>();
+    config.*flag.field = absl::GetFlag(*flag.flag);
   }
   config.comm_bench = absl::GetFlag(FLAGS_comm_bench);
   config.max_steps = absl::GetFlag(FLAGS_max_steps);

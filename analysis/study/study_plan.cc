@@ -9,6 +9,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "parallel/pipeline/schedule/schedule.h"
 #include "records/text.h"
 
 namespace rankwise {
@@ -124,7 +125,7 @@ class Cells {
   void AddIfItFits(const PlannedRun& run) {
     const int64_t ranks =
         run.trainer == "hybrid" ? run.mesh.pp : run.world_size;
-    const int64_t stages = ranks * OwnChunks(run.schedule);
+    const int64_t stages = ranks * DefaultChunks(run.schedule);
     const int64_t layers = LayersOfModel(config_.model);
     if (layers == 0 || stages <= layers) {
       AddScaled(run, config_.pipeline_scalings);
@@ -263,7 +264,7 @@ void AddShape(const PlannedRun& run, std::vector<std::string>* arguments) {
   if (run.zero > 0) add("zero", run.zero);
   if (!run.schedule.empty()) {
     add("schedule", run.schedule);
-    add("chunks", OwnChunks(run.schedule));
+    add("chunks", DefaultChunks(run.schedule));
   }
 }
 

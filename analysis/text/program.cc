@@ -90,10 +90,6 @@ absl::StatusOr<int64_t> ParseMemory(absl::string_view flag,
                    "4GB"));
 }
 
-absl::Status UnreadableInput(const absl::Status& status) {
-  return absl::InvalidArgumentError(status.message());
-}
-
 int Complain(absl::string_view program, const absl::Status& status,
              std::optional<int> exit_code) {
   std::cerr << program << ": " << status.message() << std::endl;

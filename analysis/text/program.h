@@ -40,21 +40,16 @@ absl::StatusOr<std::vector<int64_t>> ParseNumbers(absl::string_view flag,
 absl::StatusOr<int64_t> ParseMemory(absl::string_view flag,
                                     absl::string_view text);
 
-// For a failure to read what the user named: the message, as InvalidArgument,
-// whose exit code is kBadUsage.
-absl::Status UnreadableInput(const absl::Status& status);
-
-// Writes "PROGRAM: MESSAGE" to the standard error; gives `exit_code` back,
-// where there is none kCannotSay for FailedPrecondition, else the status's
-// ExitCode.
+// Writes "PROGRAM: MESSAGE" to the standard error. Returns `exit_code`, or
+// without one kCannotSay for FailedPrecondition and ExitCode(status) otherwise.
 int Complain(absl::string_view program, const absl::Status& status,
              std::optional<int> exit_code = std::nullopt);
 
 struct Program {
   const char* name;     // "plan"
-  const char* usage;    // as DescribeProgram takes it
-  const char* folder;   // likewise
-  const char* example;  // as RefuseArguments takes it
+  const char* usage;    // passed to DescribeProgram
+  const char* folder;   // passed to DescribeProgram
+  const char* example;  // passed to RefuseArguments
 };
 
 // main() of a program that takes flags alone: the exit code, after `run` and a

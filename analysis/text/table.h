@@ -14,8 +14,8 @@
 
 namespace rankwise {
 
-// Three significant digits without an exponent: "0.0123", "12.3", "1234". "-"
-// for a number that is not finite, as in all of these.
+// Three significant digits without an exponent: "0.0123", "12.3", "1234".
+// Like FixedText, "-" for a number that is not finite.
 std::string DigitsText(double value);
 std::string FixedText(double value, int decimals);  // "0.50" with 2 decimals
 std::string MegabytesText(double bytes);            // "193 MB"
@@ -26,14 +26,14 @@ std::string IntervalText(const Interval& interval,
 std::string IntervalClause(const Interval& interval,
                            const std::function<std::string(double)>& show);
 
-// One entry of a table: what people read, and its fields of a CSV file, of
+// An entry of a table: its text for people, and its fields in a CSV file, of
 // which an interval has two.
 struct Figure {
   std::string text = {};
   std::vector<std::string> fields = {};
 };
 
-Figure Word(absl::string_view text);  // the same for both
+Figure Word(absl::string_view text);  // which is also the field
 Figure Whole(int64_t count);
 // The field is the number itself, with all of its digits; empty if it is not
 // finite.
@@ -47,13 +47,13 @@ Figure Megabytes(double bytes);     // "193"; 0 is not known
 Figure Ends(const Interval& interval,
             const std::function<std::string(double)>& show);
 
-// Of a column; 0: right-aligned, on terminals, pages and in files.
+// Flags of a column. 0: right-aligned, on terminals, on pages and in files.
 enum ColumnFlags {
   kLeft = 1,
   kWrapped = 2,  // long texts, left
   kNotOnPage = 4,
   kNotOnTerminal = 8,
-  kInFile = kNotOnPage | kNotOnTerminal,  // alone
+  kInFile = kNotOnPage | kNotOnTerminal,  // CSV files only
 };
 
 struct Table {
@@ -66,13 +66,13 @@ struct Table {
   // Begins a row. All rows add the same columns in the same order.
   void AddRow() { rows.emplace_back(); }
 
-  // `names` are those of the figure's fields in a CSV file: "low,high". The
-  // column is in the file alone if all rows have the text `silent`.
+  // `names`: the CSV names of the figure's fields, such as "low,high".
+  // Terminals and pages hide the column if every row has the text `silent`.
   void Add(std::string header, std::string names, Figure figure, int flags = 0,
            std::optional<std::string> silent = std::nullopt);
 
-  // Whether the column is on terminals, or pages, where `flag` is
-  // kNotOnTerminal or kNotOnPage.
+  // Whether terminals (`flag` is kNotOnTerminal) or pages (kNotOnPage) show the
+  // column.
   bool Shows(size_t column, ColumnFlags flag) const;
 
   struct Column {

@@ -2,7 +2,7 @@
 #include "comm_bench/flags/flags.h"
 
 ABSL_FLAG(std::string, arrival_us, "",
-          "delays of ranks 0, 1, ... on purpose: 0,50");
+          "microseconds by which to delay ranks 0, 1, ...: 0,50");
 
 namespace rankwise::comm_bench {
 

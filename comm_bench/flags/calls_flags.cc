@@ -9,7 +9,7 @@ ABSL_FLAG(std::string, dtypes, "float32",
           "float32, float64, float16, bfloat16, int32, int64, uint8, or all");
 ABSL_FLAG(std::string, ops, "sum", "sum, avg, min, max, prod, or all");
 ABSL_FLAG(std::string, place, "auto", "in, out or both; auto: as c10d does");
-ABSL_FLAG(int, root, 0, "of broadcast, reduce, gather and scatter");
+ABSL_FLAG(int, root, 0, "root rank of broadcast, reduce, gather and scatter");
 
 namespace rankwise::comm_bench {
 namespace {

@@ -1,6 +1,6 @@
-// The flags that several binaries of this folder take, in addition to
-// parallel/launch/comm_flags, by topic. A binary has those whose functions it
-// calls, as the linker takes no other file: libraries see only the structs.
+// Flags that several binaries of this folder take, by topic, in addition to
+// parallel/launch/comm_flags. The linker includes a topic's file only in
+// binaries that call its function.
 //
 // Each function fills what its flags say into `config`, and complains by the
 // flag's name, its value and what is allowed. What flags mean together is
@@ -31,18 +31,17 @@ void ReadArrivals(BenchConfig& config, FlagChecks& checks);
 void ReadRows(BenchConfig& config, FlagChecks& checks);
 void ReadPrecision(BenchConfig& config, FlagChecks& checks);
 void ReadTimer(BenchConfig& config, FlagChecks& checks);
-// What only the benchmark's ranks under --backend=fake can show: lateness of
-// each rank, and a tail.
+// Late ranks and slow calls, which only --backend=fake can simulate.
 void ReadFake(BenchConfig& config, FlagChecks& checks);
 void ReadVirtualTime(BenchConfig& config, FlagChecks& checks);
 
-// Of the binaries' own flags as of these: the text of a flag as a value, or a
-// complaint that names the flag.
+// Helpers for reading flags: they return the value, or complain with the flag's
+// name.
 
 // "a,b" as a and b.
 std::vector<std::string> SplitNames(const std::string& list);
 
-// What `read` makes of the text; `otherwise` where it refuses it.
+// Returns read(text), or `otherwise` after a complaint.
 template <typename T>
 T ReadText(const char* flag, const std::string& text,
            const std::function<absl::StatusOr<T>(const std::string&)>& read,

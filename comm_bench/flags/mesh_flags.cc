@@ -8,7 +8,8 @@
 
 ABSL_FLAG(std::string, mesh, "",
           "axes with sizes, the last changes fastest: dp:2,tp:2");
-ABSL_FLAG(std::string, axis, "", "the groups are the lines of --mesh along it");
+ABSL_FLAG(std::string, axis, "",
+          "axis of --mesh along which groups communicate");
 
 namespace rankwise::comm_bench {
 namespace {

@@ -2,8 +2,8 @@
 #include "comm_bench/flags/flags.h"
 
 ABSL_FLAG(double, precision, 0.05,
-          "wanted 95 % interval of a median, as a share");
-ABSL_FLAG(double, max_seconds, 0.3, "a size is done after this time");
+          "stop when the median's 95 % interval is within this share");
+ABSL_FLAG(double, max_seconds, 0.3, "stop measuring a size after this time");
 
 namespace rankwise::comm_bench {
 

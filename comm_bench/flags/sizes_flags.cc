@@ -7,9 +7,9 @@
 
 ABSL_FLAG(std::string, min_bytes, "8", "the smallest size, such as 8 or 4K");
 ABSL_FLAG(std::string, max_bytes, "64M", "the largest size");
-ABSL_FLAG(double, factor, 4, "from one size to the next");
+ABSL_FLAG(double, factor, 4, "ratio of one size to the previous one");
 ABSL_FLAG(std::string, sizes, "",
-          "list to use instead of the three flags for sizes");
+          "sizes separated by commas; replaces min_bytes, max_bytes, factor");
 
 namespace rankwise::comm_bench {
 

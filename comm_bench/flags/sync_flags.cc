@@ -2,7 +2,7 @@
 #include "comm_bench/flags/flags.h"
 
 ABSL_FLAG(int64_t, warmup, -1,
-          "iterations that do not count; -1: until stable");
+          "discarded iterations; -1: until times are stable");
 ABSL_FLAG(std::string, sync, "barrier",
           "before an iteration: barrier, window (an agreed time) or none");
 

@@ -2,8 +2,8 @@
 #include "comm_bench/flags/flags.h"
 
 ABSL_FLAG(bool, fake_virtual_time, false,
-          "calls take exactly what they cost, in a time of their own that "
-          "passes at once; needs --fake_alpha_us");
+          "calls take exactly their stated cost, in virtual time; needs "
+          "--fake_alpha_us");
 
 namespace rankwise::comm_bench {
 

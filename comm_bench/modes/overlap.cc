@@ -52,7 +52,7 @@ class Completions {
  public:
   explicit Completions(const Stopwatch& since) : state_(new State{since}) {}
 
-  // False where `work` cannot tell.
+  // Returns false if `work` has no future to observe.
   bool Watch(c10d::Work& work) {
     try {
       const auto future = work.getFuture();
@@ -69,7 +69,8 @@ class Completions {
           },
           /*uses_future=*/false);
       return true;
-    } catch (const std::exception&) {  // "getFuture not implemented"
+    } catch (
+        const std::exception&) {  // Gloo's point-to-point Work has no future
       return false;
     }
   }

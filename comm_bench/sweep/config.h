@@ -106,7 +106,7 @@ struct BenchConfig {
   }
 };
 
-// One rank as what measures on it sees it.
+// What a measurement knows about the rank on which it runs.
 struct BenchRank {
   Communicator* comm = nullptr;  // null where ranks are threads (fake)
   // Of `ranks`: this rank's group of those that the plan names; empty: all.

@@ -39,7 +39,7 @@ int64_t BytesPerRank(const Job& job) {
   return PretendsPeers(job.backend) ? kThread : 0;
 }
 
-// For what ranks that are threads cannot measure.
+// Refuses backends whose ranks are threads of this process.
 absl::Status CheckProcesses(const Job& job) {
   if (!PretendsPeers(job.backend)) return absl::OkStatus();
   return Refuse("--backend=", job.backend, ": cannot be measured here: its ",
@@ -51,7 +51,7 @@ bool NeedsCommonClock(const BenchConfig& config) {
   return across == Across::kTransfer || across == Across::kMakespan;
 }
 
-// The flag that asks for what a CPU has not, and why; empty: none.
+// The flag that needs a GPU and why it does; both empty if none does.
 std::pair<std::string, std::string> NeedsGpu(const BenchConfig& config) {
   if (config.layer == "nccl") return {"--layer=nccl", "NCCL runs on GPUs only"};
   if (config.timing == "events") {
@@ -128,7 +128,7 @@ absl::Status CheckSizes(const BenchConfig& config, const Job& job) {
       *std::max_element(config.sizes.begin(), config.sizes.end()));
 }
 
-// Of collectives, of which some have no buffers.
+// CheckSizes, unless no collective has buffers.
 absl::Status CheckSizesOfCollectives(const BenchConfig& config,
                                      const Job& job) {
   const bool have_buffers =
@@ -187,7 +187,7 @@ std::vector<Turn> TurnsOf(const BenchConfig& config, const Plan& plan) {
   return {Turn::kFirstGroup, Turn::kAllGroups};
 }
 
-// What overlap does not measure, and what CheckCase refuses.
+// CheckCase, and refuses collectives that overlap does not support.
 absl::Status CheckCaseOfOverlap(const SweepCase& item,
                                 const BenchConfig& config, const Job& job,
                                 const Plan& plan) {
@@ -320,6 +320,11 @@ MeasureConfig MeasureOn(c10::Device device, const BenchConfig& config) {
                    (config.timing == "auto" && device.is_cuda() &&
                     !NeedsCommonClock(config));
   return measure;
+}
+
+MeasureConfig MeasureLadderOn(c10::Device device, BenchConfig config) {
+  if (config.timing == "auto") config.timing = "host";
+  return MeasureOn(device, config);
 }
 
 TimingConfig TimingOfGroups(const BenchConfig& config) {

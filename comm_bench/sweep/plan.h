@@ -37,7 +37,7 @@ struct SweepCase {
   bool in_place = false;
 };
 
-// Who makes the calls of a row while the others wait.
+// Which groups make a row's calls; the others wait.
 enum class Turn { kFirstGroup, kAllGroups };
 
 struct Plan {
@@ -49,7 +49,7 @@ struct Plan {
   TrafficMatrix traffic;
   // Of a sweep and of overlap: all requested combinations that can run.
   std::vector<SweepCase> cases = {};
-  // Of those that cannot, why, a sentence each; only where
+  // One sentence for each combination that cannot run; filled only if
   // config.skip_unsupported.
   std::vector<std::string> left_out = {};
   // Of replay: what is repeated.
@@ -102,6 +102,9 @@ absl::Status AddCases(const BenchConfig& config, const Job& job,
 // config.measure, completed for a rank on `device`: whether events time it, and
 // whether NCCL's choices are read.
 MeasureConfig MeasureOn(c10::Device device, const BenchConfig& config);
+// For a ladder: --timing=auto is the host's clock, as the lower rungs have no
+// events.
+MeasureConfig MeasureLadderOn(c10::Device device, BenchConfig config);
 
 // min, min * factor, ... and max, which comes last even where no power of the
 // factor meets it. Requires 1 <= min <= max and factor > 1.
@@ -112,9 +115,8 @@ std::vector<int64_t> GeometricSizes(int64_t min, int64_t max, double factor);
 Call CallOf(const SweepCase& item, const BenchConfig& config, const Plan& plan,
             int64_t bytes);
 
-// A call of a block, and what the user learns where it is not of the
-// requested size: a comment; "" where it is, or where one of a range of sizes
-// is rounded down, as the documentation says.
+// A call of a block. `note` is a comment for the user if a size that was named
+// is rounded; "" if it is not, or if it is one of a range of sizes.
 struct SizedCall {
   Call call;
   std::string note;
@@ -125,7 +127,7 @@ struct SizedCall {
 std::vector<SizedCall> CallsOf(const SweepCase& item, const BenchConfig& config,
                                const Plan& plan);
 
-// Of making groups: config.measure.timing with its defaults, of few iterations.
+// config.measure.timing for making groups: by default few iterations.
 TimingConfig TimingOfGroups(const BenchConfig& config);
 
 }  // namespace rankwise::comm_bench

@@ -88,8 +88,11 @@ TEST(MeasureOnTest, TheHostTimesACpuAndEventsAGpu) {
   EXPECT_FALSE(MeasureOn(c10::kCPU, config).choices);
   EXPECT_TRUE(MeasureOn(kGpu, config).events);
   EXPECT_TRUE(MeasureOn(kGpu, config).choices);
+  EXPECT_FALSE(MeasureLadderOn(kGpu, config).events)
+      << "its rungs are the host's";
   config.timing = "events";
   EXPECT_TRUE(MeasureOn(kGpu, config).events);
+  EXPECT_TRUE(MeasureLadderOn(kGpu, config).events);
   config.timing = "host";
   EXPECT_FALSE(MeasureOn(kGpu, config).events);
 }

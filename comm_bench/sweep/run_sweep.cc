@@ -36,7 +36,7 @@ absl::StatusOr<std::unique_ptr<Layer>> ConnectLayer(const BenchConfig& config,
   return MakeC10dLayer(rank.group);
 }
 
-// As it is for the group alone, whose ranks are numbered anew.
+// The measurement of the group alone, whose ranks are renumbered.
 MeasureConfig ForPlaces(const std::vector<int>& ranks, MeasureConfig measure) {
   std::vector<double>& arrivals = measure.timing.arrival_seconds;
   arrivals.resize(ranks.back() + 1, 0);
@@ -46,7 +46,7 @@ MeasureConfig ForPlaces(const std::vector<int>& ranks, MeasureConfig measure) {
   return measure;
 }
 
-// Who takes part in the rows.
+// Prints which ranks take part in the rows.
 void PrintGroups(const BenchConfig& config, const Plan& plan,
                  const BenchRank& rank) {
   const bool alone = plan.turns.front() == Turn::kFirstGroup;
@@ -103,7 +103,7 @@ struct Sweep {
       const char* who = turn == Turn::kFirstGroup ? "alone: "
                         : medians.size() > 1      ? "all: "
                                                   : "";
-      // One size is that of a call without data.
+      // A single size means a call without data, which has no line.
       if (cost.ok() && cost->points.size() > 1)
         rank.output->Print(absl::StrCat("# ", who, FormatCost(*cost), "\n"));
     }

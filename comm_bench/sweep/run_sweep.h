@@ -1,4 +1,4 @@
-// Collectives over sizes, the benchmark's main mode.
+// The table of //comm_bench: collectives over sizes.
 #ifndef RANKWISE_COMM_BENCH_SWEEP_RUN_SWEEP_H_
 #define RANKWISE_COMM_BENCH_SWEEP_RUN_SWEEP_H_
 

@@ -1,4 +1,4 @@
-// What autocast, where it is enabled, does to a tensor.
+// Casts tensors as autocast does where it is enabled.
 #ifndef RANKWISE_PARALLEL_AUTOGRAD_AUTOCAST_H_
 #define RANKWISE_PARALLEL_AUTOGRAD_AUTOCAST_H_
 
@@ -7,7 +7,7 @@
 
 namespace rankwise {
 
-// The type in which at::linear and other products take `x`.
+// The type in which at::linear and other matrix products compute with `x`.
 inline at::ScalarType AutocastType(const at::Tensor& x) {
   const c10::DeviceType device = x.device().type();
   return at::autocast::is_autocast_enabled(device)
@@ -15,8 +15,8 @@ inline at::ScalarType AutocastType(const at::Tensor& x) {
              : x.scalar_type();
 }
 
-// `x`, which may be undefined, in that type. Differentiable; a parameter is
-// cast once.
+// Casts `x` to AutocastType(x); an undefined `x` stays undefined.
+// Differentiable; the cast of a parameter is cached.
 inline at::Tensor CastByAutocast(const at::Tensor& x) {
   if (!x.defined()) return x;
   const c10::DeviceType device = x.device().type();

@@ -1,4 +1,4 @@
-// What an autograd function leaves for its backward and is no tensor.
+// Stores values other than tensors for the backward of an autograd function.
 #ifndef RANKWISE_PARALLEL_AUTOGRAD_KEPT_VALUE_H_
 #define RANKWISE_PARALLEL_AUTOGRAD_KEPT_VALUE_H_
 
@@ -17,14 +17,14 @@ struct ValueHolder : torch::CustomClassHolder {
   const T value;
 };
 
-// Keeps a value with the function's other state; one of each type.
+// Stores `value` in `ctx`, one value per type.
 template <typename T>
 void KeepValue(torch::autograd::AutogradContext& ctx, T value) {
   ctx.saved_data[typeid(T).name()] = c10::IValue::make_capsule(
       c10::make_intrusive<ValueHolder<T>>(std::move(value)));
 }
 
-// That value, which lives as long as `ctx`.
+// Returns the stored value of type T, which lives as long as `ctx`.
 template <typename T>
 const T& KeptValue(const torch::autograd::AutogradContext& ctx) {
   const auto holder = ctx.saved_data.at(typeid(T).name()).toCapsule();

@@ -23,7 +23,7 @@ Exchange::~Exchange() {
   if (work_ == nullptr) return;
   try {
     work_->wait();
-  } catch (...) {  // the exception that brought us here says more
+  } catch (...) {  // an exception is already being handled
   }
 }
 

@@ -1,5 +1,5 @@
-// Collectives of a group, started and finished apart, so that ranks compute in
-// between.
+// Collectives that are started and finished separately, so that ranks can
+// compute in between.
 #ifndef RANKWISE_PARALLEL_COMM_EXCHANGE_H_
 #define RANKWISE_PARALLEL_COMM_EXCHANGE_H_
 
@@ -15,35 +15,36 @@
 
 namespace rankwise {
 
-// A collective or message in flight. One that is not finished, because of an
-// exception, is waited for by the destructor: its tensors are not freed under
-// it, and the other ranks, which have started their side of it, can finish.
+// A collective or message in flight. If an exception prevents Finish, the
+// destructor waits, so that no tensor is freed while the transfer uses it and
+// the other ranks can finish their part.
 class Exchange {
  public:
-  // `exposed`: where the wait is added up, which outlives this; null: it is not
-  // counted.
+  // `exposed`: where the wait is counted; it must outlive this object. Null:
+  // the wait is not counted.
   Exchange(c10::intrusive_ptr<c10d::Work> work, at::Tensor input,
            at::Tensor output, ExposedComm* exposed);
-  // Of a group of one rank: `tensor`, once the current stream has written it.
+  // For a group of one rank: holds `tensor` until the current stream has
+  // written it.
   explicit Exchange(const at::Tensor& tensor);
   ~Exchange();
   Exchange(Exchange&&) = default;
   Exchange& operator=(Exchange&&) = delete;
 
-  // Waits for the result (on an accelerator the current stream waits, which may
-  // differ from the one that started it), and hands it over. Once. Throws what
-  // the work throws; it is then not waited for again.
+  // Waits for the result and returns it. On an accelerator the current stream
+  // waits, which may differ from the one that started the exchange. Call it
+  // once. Rethrows the collective's error; the destructor then does not wait
+  // again.
   at::Tensor Finish();
 
  private:
   c10::intrusive_ptr<c10d::Work> work_;  // null: finished, or one rank's
   at::Tensor input_, output_;
-  std::optional<DeviceEvent> written_;  // of one rank
+  std::optional<DeviceEvent> written_;  // only for a group of one rank
   ExposedComm* exposed_ = nullptr;
 };
 
-// These need a group of more than one rank. Throw what the process group
-// throws.
+// All require a group of several ranks and throw what the process group throws.
 
 // Reduces contiguous `x` in place.
 Exchange StartAllReduce(const at::Tensor& x, const Group& group,

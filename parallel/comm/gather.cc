@@ -11,7 +11,8 @@ namespace rankwise {
 
 absl::StatusOr<std::vector<at::Tensor>> GatherToHost(
     const at::Tensor& tensor, const Group& group, absl::string_view attempted) {
-  if (group.process_group() == nullptr) return std::vector<at::Tensor>{tensor};
+  if (group.process_group() == nullptr)
+    return std::vector<at::Tensor>{tensor.cpu()};
   try {
     std::vector<at::Tensor> own = {tensor.to(group.communicator()->device())};
     std::vector<std::vector<at::Tensor>> all(1);

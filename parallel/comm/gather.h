@@ -1,4 +1,4 @@
-// Small tensors of all ranks on the host.
+// Gathers small tensors of all ranks to host memory.
 #ifndef RANKWISE_PARALLEL_COMM_GATHER_H_
 #define RANKWISE_PARALLEL_COMM_GATHER_H_
 
@@ -11,14 +11,14 @@
 
 namespace rankwise {
 
-// Every rank's `tensor`, by place in the group, on the host; `tensor` alone
-// without a process group. Collective; shapes and types must agree, and may be
-// of any device. A failure is explained as one of `attempted`.
+// Returns every rank's `tensor` on the host, ordered by place in the group;
+// without a process group only this rank's. Collective: shapes and types must
+// agree, devices may differ. An error names the operation `attempted`.
 absl::StatusOr<std::vector<at::Tensor>> GatherToHost(
     const at::Tensor& tensor, const Group& group,
     absl::string_view attempted = "all_gather");
 
-// The same of all ranks of `comm`; null: this one alone.
+// The same for all ranks of `comm`; if it is null, for this rank alone.
 absl::StatusOr<std::vector<at::Tensor>> GatherToHost(const at::Tensor& tensor,
                                                      Communicator* comm);
 

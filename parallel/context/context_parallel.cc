@@ -1,7 +1,6 @@
 #include "parallel/context/context_parallel.h"
 
 #include <string>
-#include <vector>
 
 #include "ATen/core/grad_mode.h"
 #include "ATen/ops/scaled_dot_product_attention.h"

@@ -115,8 +115,8 @@ class ShardedUnit {
   std::optional<DeviceEvent> host_copy_;  // recorded after the last copy
   State state_ = State::kSharded;
   ExposedComm gather_wait_, reduce_wait_;
-  // Each under way; finished on a stream that may differ from the one that
-  // started it: in a pipeline each stage has its own.
+  // Exchanges in flight. They may finish on another stream than they started
+  // on, because each stage of a pipeline has its own.
   std::optional<Exchange> gather_, reduce_;
 };
 

@@ -196,7 +196,8 @@ torch::Tensor ColumnParallelLinear(const torch::Tensor& x,
               "sequence parallelism divides ", tokens,
               " tokens into parts [B, ", PartSize(tokens, tp),
               ", features]; got ", x.sizes());
-  // Outside of the functions, whose gradients go back through the cast.
+  // Cast outside the autograd functions, so that autograd differentiates the
+  // cast.
   return ColumnFunction::apply(CastByAutocast(x), CastByAutocast(weight),
                                std::optional(CastByAutocast(bias)), tokens, tp);
 }

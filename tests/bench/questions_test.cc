@@ -19,13 +19,12 @@ using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// `name`: a target of //comm_bench. Form is what is tested here, not times.
-Finished RunBinary(const std::string& name, std::vector<std::string> flags) {
-  flags.insert(flags.begin(), {Runfile(absl::StrCat("comm_bench/", name)),
-                               "--threads=1", "--iterations=3"});
-  TestProcess run(flags);
-  const int code = run.Wait();
-  return {code, run.Stdout(), run.Stderr()};
+// Runs a target of //comm_bench. The tests check its output's form, not times.
+Finished RunBinary(const std::string& name, const Flags& flags) {
+  TestProcess run(Joined({Runfile(absl::StrCat("comm_bench/", name)),
+                          "--threads=1", "--iterations=3"},
+                         flags));
+  return Finish(run);
 }
 
 struct Example {
@@ -130,7 +129,7 @@ TEST(ReplayTest, ReplaysTheTrafficOfAllAxesOrOfOne) {
                                   "did: {0,1} {0,2} {1,3} {2,3}"));
 }
 
-// Two screens.
+// The help fits on two screens.
 TEST(HelpTest, IsShortAndNoFailure) {
   for (const char* name : {"comm_bench", "ladder", "new_group", "overlap",
                            "pairs", "replay", "units"}) {

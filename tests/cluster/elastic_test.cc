@@ -58,7 +58,7 @@ Flags FlagsFor(const std::string& record) {
 // Step -> mean loss over the ranks that trained it last.
 Losses MeansOf(const std::string& record) {
   std::map<int64_t, int64_t> world_size;  // of each rank's last run
-  std::map<int64_t, std::map<int64_t, double>> losses;  // by step and rank
+  std::map<int64_t, Losses> losses;       // by step
   for (const Record& one : RecordsIn(record)) {
     if (const auto* run = std::get_if<RunRecord>(&one))
       world_size[run->rank] = run->world_size;

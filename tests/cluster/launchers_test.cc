@@ -24,7 +24,7 @@ using ::testing::Pair;
 
 constexpr int kRanks = 4;
 
-std::vector<std::string> Flags(const std::string& record) {
+Flags FlagsFor(const std::string& record) {
   return {"--model=mlp",     "--train_size=384",
           "--batch_size=32", "--epochs=1",
           "--eval=false",    "--threads=1",
@@ -32,7 +32,7 @@ std::vector<std::string> Flags(const std::string& record) {
 }
 
 std::string Ddp(const std::string& record) {
-  return absl::StrCat("trainers/ddp ", absl::StrJoin(Flags(record), " "));
+  return absl::StrCat("trainers/ddp ", absl::StrJoin(FlagsFor(record), " "));
 }
 
 // By rank.
@@ -48,7 +48,7 @@ const std::vector<Losses>& LossesOnOneHost(int ranks = kRanks) {
   std::vector<Losses>& losses = known[ranks];
   if (losses.empty()) {
     const std::string record = TemporaryPath("one_host.jsonl");
-    std::vector<std::string> flags = Flags(record);
+    Flags flags = FlagsFor(record);
     flags.push_back(absl::StrCat("--nproc=", ranks));
     EXPECT_EQ(RunTrainer("ddp", flags).code, 0);
     losses = AllLosses(record, ranks);

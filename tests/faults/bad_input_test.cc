@@ -1,6 +1,6 @@
 // What a user can get wrong about files and a launcher's environment: each ends
 // soon, with a non-zero code and a message that says what was wrong and what to
-// do. Of flags: bad_command_lines.txt.
+// do. bad_command_lines.txt has those of flags.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -147,8 +147,7 @@ TEST(BadFilesTest, AnEvaluationThatFailsIsCalledThat) {
       "ulimit -v 12000000 && exec " + Runfile("trainers/single") +
       " --train_size=64 --test_size=4000000 --batch_size=4000000 --max_steps=1";
   TestProcess run({"/bin/sh", "-c", command});
-  const int code = run.Wait();
-  ExpectRefused({code, run.Stdout(), run.Stderr()},
+  ExpectRefused(Finish(run),
                 "the evaluation after epoch 1 failed: loading data ran out of "
                 "memory");
 }
@@ -159,8 +158,7 @@ TEST(BadFilesTest, MemoryThatIsNotThereNamesTheFlagsThatHelp) {
       "ulimit -v 12000000 && exec " + Runfile("trainers/single") +
       " --train_size=4000000 --batch_size=4000000 --eval=false --max_steps=1";
   TestProcess run({"/bin/sh", "-c", command});
-  const int code = run.Wait();
-  ExpectRefused({code, run.Stdout(), run.Stderr()}, "ran out of memory");
+  ExpectRefused(Finish(run), "ran out of memory");
   EXPECT_THAT(run.Stderr(), HasSubstr("--batch_size"));
 }
 

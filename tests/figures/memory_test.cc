@@ -188,7 +188,7 @@ TEST_P(ZeroMemoryTest, OfAPipelinesRanksIsTheFormulas) {
   }
 }
 
-// Whose gradient is reduced after all others.
+// A tied weight's gradient is reduced after all others.
 TEST_P(ZeroMemoryTest, OfRanksWithBothUsesOfATiedWeightIsTheFormulas) {
   std::vector<Flags> layouts = {{"--tp=2"}};
   if (GetParam() < 3)

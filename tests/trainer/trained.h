@@ -37,7 +37,7 @@ Weights WeightsIn(const std::string& dir);
 
 // Runs a trainer with `flags`, a folder for checkpoints and a record file, and
 // reads back what came of it. Fails the test if the run fails. `ranks` are the
-// ranks that write records; above 1, --nproc is added. It may take `patience`.
+// ranks that write records; above 1, --nproc is added. Fails after `patience`.
 Trained Train(const std::string& trainer, int ranks, Flags flags,
               absl::Duration patience = absl::Seconds(50));
 
@@ -50,7 +50,7 @@ double LargestDistance(const Weights& a, const Weights& b,
 // evaluations are the same, all to the last bit.
 void ExpectBitEqual(const Trained& base, const Trained& run);
 
-// The same, but for rounding of `tolerance`, relative.
+// Like ExpectBitEqual, but within a relative `tolerance`.
 void ExpectClose(const Trained& base, const Trained& run, double tolerance);
 
 }  // namespace rankwise

@@ -19,7 +19,7 @@ namespace rankwise {
 using Flags = std::vector<std::string>;
 using Losses = std::map<int64_t, double>;  // by step
 
-// Of flags that both have, those of `more` count.
+// If both set a flag, the value in `more` is used.
 Flags Joined(Flags first, const Flags& more);
 
 struct Finished {
@@ -39,7 +39,7 @@ std::unique_ptr<TestProcess> StartTrainer(
 Finished RunTrainer(const std::string& name, const Flags& flags,
                     const std::vector<std::string>& environment = {},
                     absl::Duration patience = absl::Seconds(50));
-// What it prints on stdout; fails the test unless it ends with exit code 0.
+// Returns its stdout; fails the test unless it exits with 0.
 std::string OutputOf(const std::string& name, const Flags& flags,
                      const std::vector<std::string>& environment = {});
 
@@ -59,7 +59,7 @@ std::vector<pid_t> RanksAfterSteps(const TestProcess& launcher, int steps);
 // All records of a file; fails the test if it cannot be read.
 std::vector<Record> RecordsIn(const std::string& path);
 
-// Those of one kind, in their order.
+// The records of kind T, in the order of the file.
 template <typename T>
 std::vector<T> RecordsOf(const std::string& path) {
   std::vector<T> found;
@@ -69,7 +69,7 @@ std::vector<T> RecordsOf(const std::string& path) {
   return found;
 }
 
-// Of one rank, as the last run in the file recorded them.
+// The losses of one rank; later runs in the file replace earlier ones.
 Losses LossesOf(const std::string& path, int64_t rank);
 
 // The mean over all ranks of the file.

@@ -1,4 +1,4 @@
-// Of fsdp alone.
+// Flags of fsdp alone.
 #include "trainers/flag_rules.h"
 
 TRAINER_FLAG(

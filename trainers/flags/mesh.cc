@@ -1,4 +1,4 @@
-// Of hybrid alone: the axes that pipeline lacks.
+// Flags of hybrid alone: the axes that pipeline lacks.
 #include <string>
 
 #include "trainers/flag_rules.h"

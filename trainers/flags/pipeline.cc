@@ -1,4 +1,4 @@
-// Of pipeline and hybrid.
+// Flags that pipeline and hybrid share.
 #include <cstdint>
 #include <string>
 

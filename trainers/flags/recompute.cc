@@ -1,4 +1,4 @@
-// Of pipeline, hybrid and fsdp.
+// A flag that pipeline, hybrid and fsdp share.
 #include "trainers/flag_rules.h"
 
 TRAINER_FLAG(

@@ -1,5 +1,5 @@
-// Of the trainers that cut a model into stages: model_parallel, pipeline and
-// hybrid.
+// A flag of the trainers that cut a model into stages: model_parallel, pipeline
+// and hybrid.
 #include <string>
 
 #include "trainers/flag_rules.h"

@@ -1,4 +1,4 @@
-// Of tensor_parallel and hybrid.
+// Flags that tensor_parallel and hybrid share.
 #include "trainers/flag_rules.h"
 
 TRAINER_FLAG(kSpeed, bool, sequence_parallel, false,

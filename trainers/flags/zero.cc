@@ -1,4 +1,4 @@
-// Of fsdp and hybrid.
+// Flags that fsdp and hybrid share.
 #include <string>
 
 #include "trainers/flag_rules.h"

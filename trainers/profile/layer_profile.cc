@@ -116,7 +116,7 @@ std::vector<LayerRecord> ProfileLayers(const ProfiledModel& profiled,
         profiled.objective.Output(batch.data), batch.target);
     loss.backward();
     const double end = SecondsWhenDone(device);
-    profiled.optimizer.ZeroGrad();
+    profiled.model.zero_grad(/*set_to_none=*/true);
     if (pass < config.warmup_passes) continue;
     for (size_t layer = 0; layer < records.size(); ++layer) {
       records[layer].forward_seconds.push_back(clock.forward_seconds(layer));

@@ -10,7 +10,6 @@
 #include "records/record.h"
 #include "trainers/loop/config.h"
 #include "trainers/loop/objective.h"
-#include "trainers/loop/optimizer.h"
 #include "trainers/models/model.h"
 #include "trainers/peak/device_peak.h"
 
@@ -22,18 +21,17 @@ struct ProfileConfig {
   Precision precision = Precision::kFp32;
 };
 
-// What training passes of.
+// A model, and how its loss is computed.
 struct ProfiledModel {
   const ModelSpec& spec;
   Model& model;  // of `spec`, all of it, on one device
   const Objective& objective;
-  Optimizer& optimizer;  // clears the gradients after each pass
 };
 
 // One record per layer, of forward and backward of the whole model over
 // `batch`. The host waits for the device after every layer. A layer's backward
 // is what runs between the gradients of its output and of its input. Changes no
-// weight. Throws what the passes throw.
+// weight, and leaves no gradients. Throws what the passes throw.
 std::vector<LayerRecord> ProfileLayers(const ProfiledModel& profiled,
                                        const Batch& batch,
                                        const ProfileConfig& config);

@@ -17,16 +17,13 @@ TEST(ProfileLayers, TimesEveryLayerAndLeavesTheModelAsItWas) {
   const ModelSpec spec = *MakeModelSpec({.name = "mlp", .width = 16});
   const auto model = std::make_shared<Model>(spec);
   const Objective objective(model, spec.loss, Precision::kFp32, torch::kCPU);
-  const NamedTensors parameters = TrainableParameters(*model);
-  auto optimizer = MakeOptimizer(parameters, {.name = "sgd"});
-  ASSERT_TRUE(optimizer.ok());
-  const torch::Tensor before = parameters[0].second.detach().clone();
+  const std::vector<torch::Tensor> parameters = model->parameters();
+  const torch::Tensor before = parameters[0].detach().clone();
   const Batch batch = {at::randn({4, 3, 32, 32}),
                        at::randint(10, {4}, at::kLong)};
 
-  const std::vector<LayerRecord> layers =
-      ProfileLayers({spec, *model, objective, **optimizer}, batch,
-                    {.warmup_passes = 1, .passes = 5});
+  const std::vector<LayerRecord> layers = ProfileLayers(
+      {spec, *model, objective}, batch, {.warmup_passes = 1, .passes = 5});
 
   ASSERT_EQ(layers.size(), 3u);
   for (const LayerRecord& layer : layers) {
@@ -45,7 +42,7 @@ TEST(ProfileLayers, TimesEveryLayerAndLeavesTheModelAsItWas) {
   const double weights = 4 * (16 * 16 + 16), values = 4 * 4 * 16;
   EXPECT_EQ(layers[1].forward_bytes, values + weights + values);
   EXPECT_EQ(layers[1].backward_bytes, 3 * values + 2 * weights);
-  EXPECT_TRUE(before.equal(parameters[0].second));
+  EXPECT_TRUE(before.equal(parameters[0]));
   // Runs its layers at once again.
   EXPECT_EQ(model->Forward(batch.data).size(1), 10);
 }
@@ -55,12 +52,10 @@ TEST(ProfileLayers, TokensHaveNoGradient) {
       *MakeModelSpec({.name = "gpt", .depth = 1, .width = 32});
   const auto model = std::make_shared<Model>(spec);
   const Objective objective(model, spec.loss, Precision::kFp32, torch::kCPU);
-  auto optimizer = MakeOptimizer(TrainableParameters(*model), {.name = "sgd"});
-  ASSERT_TRUE(optimizer.ok());
   const torch::Tensor tokens =
       at::randint(256, {2, spec.example_shape[0]}, at::kLong);
   const std::vector<LayerRecord> layers =
-      ProfileLayers({spec, *model, objective, **optimizer}, {tokens, tokens},
+      ProfileLayers({spec, *model, objective}, {tokens, tokens},
                     {.warmup_passes = 0, .passes = 1});
   ASSERT_EQ(layers.size(), 4u);
   for (const LayerRecord& layer : layers)

@@ -49,11 +49,9 @@ absl::StatusOr<MeshModel> Parallelize(const TrainConfig& config,
 
 absl::Status TrainOnMesh(const TrainConfig& config, const Worker& worker,
                          const PipelineConfig& pipeline) {
-  TrainConfig own = config;
-  own.accumulate = pipeline.micro_batches;
-  ASSIGN_OR_RETURN(const MeshModel mesh, Parallelize(own, worker, pipeline));
+  ASSIGN_OR_RETURN(const MeshModel mesh, Parallelize(config, worker, pipeline));
   ASSIGN_OR_RETURN(std::unique_ptr<PipelineRun> run,
-                   PipelineRun::Create(own, worker, mesh));
+                   PipelineRun::Create(config, worker, mesh));
   PipelineStages& stages = *mesh.stages;
   Optimizer& optimizer = mesh.training->optimizer();
 

@@ -26,15 +26,13 @@ struct MeshModel {
 };
 
 // Divides the model that `config` names among the ranks of `worker.mesh`.
-// `config`, whose accumulate is the pipeline's micro-batches, and `worker` must
-// outlive the result. Collective over all ranks. InvalidArgument where ranks,
-// stages, layers and schedule do not fit.
+// `config` and `worker` must outlive the result. Collective over all ranks.
+// InvalidArgument where ranks, stages, layers and schedule do not fit.
 absl::StatusOr<MeshModel> Parallelize(const TrainConfig& config,
                                       const Worker& worker,
                                       const PipelineConfig& pipeline);
 
-// Trains to the end of `config`, whose accumulate the pipeline's micro-batches
-// replace. Errors as of Parallelize and TrainingRun.
+// Trains to the end of `config`. Errors as of Parallelize and TrainingRun.
 absl::Status TrainOnMesh(const TrainConfig& config, const Worker& worker,
                          const PipelineConfig& pipeline);
 

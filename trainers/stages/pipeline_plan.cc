@@ -27,7 +27,6 @@
 #include "records/text.h"
 #include "third_party/absl/status_macros.h"
 #include "trainers/loop/objective.h"
-#include "trainers/loop/optimizer.h"
 #include "trainers/loop/training_data.h"
 #include "trainers/profile/layer_profile.h"
 
@@ -75,7 +74,9 @@ std::string Names(const ModelSpec& spec, const LayerRange& stage) {
                                       : absl::StrCat(first, " .. ", last);
 }
 
-// Of the whole model: how it is divided changes no layer's share of the time.
+// Runs the whole model on `device`, which must hold its weights, gradients and
+// one micro-batch's activations: how it is divided changes no layer's share of
+// the time.
 absl::StatusOr<std::vector<LayerProfile>> ProfileModel(
     const TrainConfig& config, torch::Device device) {
   constexpr int kRepetitions = 5;
@@ -92,11 +93,9 @@ absl::StatusOr<std::vector<LayerProfile>> ProfileModel(
   ToChannelsLast(*model);
   model->to(device);
   const Objective objective(model, spec.loss, config.precision, device);
-  ASSIGN_OR_RETURN(const std::unique_ptr<Optimizer> optimizer,
-                   MakeOptimizer(TrainableParameters(*model), {.name = "sgd"}));
   std::vector<LayerProfile> profile;
   for (const LayerRecord& layer :
-       ProfileLayers({spec, *model, objective, *optimizer}, *batch,
+       ProfileLayers({spec, *model, objective}, *batch,
                      {.warmup_passes = 1,
                      .passes = kRepetitions,
                      .precision = config.precision})) {

@@ -76,7 +76,7 @@ function subtitle() {
 }
 
 function addFigures() {
-  const part = section('tables', 'Tables', 'The figures of the terminal and more. Each downloads as CSV, unrounded, in seconds, bytes and shares of 1.');
+  const part = section('tables', 'Tables', 'All tables of the terminal, and more. Each downloads as CSV, unrounded, in seconds, bytes and shares of 1.');
   addTables(part, study.tables, 'scaling-', 'law-', 'ledger-', 'rank-ledger-', 'first-device-', 'communication-', 'waterfall-', 'ablation-');
   if (!study.tables.some(({id}) => id === 'ablation-table')) {
     missing(part, 'No configuration was also run without communication. To add such runs:',

@@ -1,4 +1,4 @@
-// Tables, as they were made for the terminal and for files, and their download as CSV.
+// Shows tables whose texts and CSV the program made, and downloads the CSV.
 
 function download(name, text) {
   const address = URL.createObjectURL(new Blob([text], {type: 'text/csv'}));
@@ -12,7 +12,7 @@ function download(name, text) {
 // `table`: {id, title, caption, notes, columns: [{head, class}], rows: texts, csv}.
 function addTable(parent, {id, title, caption, notes, columns, rows, csv}) {
   const button = element('button', {type: 'button', title: `Download ${id}.csv`}, 'CSV');
-  button.addEventListener('click', () => download(`${id}.csv`, csv.replaceAll('\n', '\r\n')));
+  button.addEventListener('click', () => download(`${id}.csv`, csv.replace(/"[^"]*"|\n/g, (part) => part === '\n' ? '\r\n' : part)));
   const cell = (name, text, i) => element(name, {class: columns[i].class || null}, text);
   const head = element('tr', {}, ...columns.map((column, i) => cell('th', column.head, i)));
   const body = rows.map((row) => element('tr', {}, ...row.map((text, i) => cell('td', unbroken(text), i))));
@@ -23,7 +23,7 @@ function addTable(parent, {id, title, caption, notes, columns, rows, csv}) {
   if (lines.length > 0) parent.append(element('ul', {class: 'remarks'}, ...lines.map((line) => element('li', {}, ...prose(line)))));
 }
 
-// Those of `tables` whose ids begin with one of `names`, in the order of the names.
+// Adds the tables whose ids begin with one of `names`, in the order of the names.
 function addTables(parent, tables, ...names) {
   for (const name of names) {
     for (const table of tables.filter(({id}) => id.startsWith(name))) addTable(parent, table);

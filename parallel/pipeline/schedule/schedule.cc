@@ -155,6 +155,11 @@ bool IsScheduleName(absl::string_view name) {
   return Understand(name).generator != nullptr;
 }
 
+int DefaultChunks(absl::string_view name) {
+  const Generator* const generator = Understand(name).generator;
+  return generator == nullptr ? 1 : generator->default_chunks;
+}
+
 absl::StatusOr<Schedule> MakeSchedule(absl::string_view name,
                                       const ScheduleShape& shape,
                                       const SimulationCosts& costs) {

@@ -198,6 +198,8 @@ std::vector<std::string> ScheduleNames();
 // followed by its limit of activations: "zero_bubble_auto:6" keeps 6
 // micro-batches per rank at most; without a number as many as 1F1B, p.
 bool IsScheduleName(absl::string_view name);
+// The stages per rank of ScheduleShape::chunks = 0; 1 for the path of a file.
+int DefaultChunks(absl::string_view name);
 
 // Computation only. Every schedule takes every number of micro-batches, but for
 // dualpipev, which needs 2p. Each stage does its F, its B or I, and its B or W

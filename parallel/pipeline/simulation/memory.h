@@ -20,13 +20,13 @@ struct StageBytes {
   double recomputed = 0;         // where forward runs again: during B or I only
 };
 
-// What a stage's StageBytes are made of. The first stage has no input, the last
-// no output.
+// From which StageBytesOf computes StageBytes. The first stage has no input,
+// the last no output.
 struct StageParts {
   double input = 0, output = 0;
   double kept = 0;           // by the forwards of all layers
   bool keeps_input = false;  // the message itself is among it
-  // On top of it from I to W.
+  // Held in addition, from I to W.
   double until_weight_grad = 0;
 };
 StageBytes StageBytesOf(const StageParts& parts, bool recompute);
@@ -39,8 +39,8 @@ struct StagePass {
   bool completes = false;  // the stage's gradients of the step
 };
 
-// What `ranks` run in a step, those of one rank after those of another, in the
-// order of the schedule; with `recompute`, a forward before each backward.
+// The passes that `ranks` run in a step, rank after rank, in the schedule's
+// order. `recompute` adds a forward before each backward.
 std::vector<StagePass> PassesOf(const Schedule& schedule,
                                 absl::Span<const int> ranks, bool recompute);
 

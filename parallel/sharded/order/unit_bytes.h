@@ -32,18 +32,21 @@ struct UnitSize {
   }
 };
 
-// Of parameters of `shapes`, every one divided along its first dimension.
+// The size of a unit with parameters of `shapes`, each divided along its first
+// dimension.
 UnitSize SizeOf(const std::vector<std::vector<int64_t>>& shapes, int64_t ranks);
 
 // Parameters or their gradients, which ZeRO divides from some stage on.
 struct DividedTensors {
-  int divided_from = 3;
-  double row_bytes = 4;  // of a number
-  bool in_bf16 = false;  // where they are whole; rows are apart
-  bool rows_apart = false;
+  int divided_from = 3;  // the first ZeRO stage that divides them
+  double row_bytes = 4;  // per number of the rank's own rows
+  // The whole tensors are bf16, and the rows are separate fp32 copies.
+  bool in_bf16 = false;
+  bool rows_apart =
+      false;  // the rows are separate copies in any case (offload)
 };
 
-// What a rank of `ranks` holds of `size` numbers.
+// Bytes that one of `ranks` ranks holds for `size` at ZeRO stage `zero`.
 double BytesHeld(const DividedTensors& tensors, const UnitSize& size, int zero,
                  int64_t ranks);
 
@@ -65,7 +68,6 @@ class UnitBytes : public Units {
   // `section` is the first to use. The second micro-batch makes them fp32;
   // later ones add nothing.
   void AddGradients(size_t unit, size_t section, int64_t numbers);
-  const UnitSize& size(size_t unit) const { return units_[unit]; }
   int64_t peak() const { return bytes_.peak; }
 
   bool Gathered(size_t unit) const override;

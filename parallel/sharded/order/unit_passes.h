@@ -32,14 +32,14 @@ struct SectionRange {
   size_t begin = 0, end = 0;
 };
 
-// Of one micro-batch.
+// A forward or backward pass of one micro-batch.
 struct SectionPass {
   SectionRange sections;
   bool backward = false;
   bool completes = false;  // the sections' gradients of the step
 };
 
-// Derived classes say what passes cost.
+// Subclasses define what a pass costs.
 class UnitPasses {
  public:
   virtual ~UnitPasses() = default;
@@ -47,10 +47,10 @@ class UnitPasses {
   // A step of `micro_batches`, each through all sections. `reduces_each`: their
   // gradients are reduced after every micro-batch, not only after the last.
   void RunMicroBatches(int64_t micro_batches, bool reduces_each = false);
-  // A step in which micro-batches take turns, once.
+  // One step in which micro-batches take turns, as in a pipeline.
   void RunPasses(const std::vector<SectionPass>& passes);
 
-  // Their parts.
+  // The phases of a step.
   void Forward(const SectionRange& sections);
   // `reduces`: units whose gradients are complete.
   void Backward(const SectionRange& sections, bool reduces);
@@ -67,7 +67,7 @@ class UnitPasses {
 
   virtual void ComputeForward(size_t /*section*/) {}
   virtual void ComputeBackward(size_t /*section*/) {}
-  // Backward has computed them.
+  // Called when backward has computed the gradients of `use`.
   virtual void GradientsDone(size_t /*section*/, const UnitUse& /*use*/) {}
 
  private:

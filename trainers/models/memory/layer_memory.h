@@ -1,4 +1,4 @@
-// What one rank's part of a layer holds, and how many bytes that is.
+// What one rank's part of a layer holds in memory, in numbers and in bytes.
 #ifndef RANKWISE_TRAINERS_MODELS_MEMORY_LAYER_MEMORY_H_
 #define RANKWISE_TRAINERS_MODELS_MEMORY_LAYER_MEMORY_H_
 
@@ -54,11 +54,12 @@ struct LayerMemory {
 struct TransformerPart {
   int64_t features = 0, heads = 0;  // of the whole model
   int64_t tensor = 1;               // ranks along tp
-  // Of an example: all, those of this rank along cp, and those that it has
+  // Tokens of an example: all; those of this rank along cp; those of this rank
   // between layers.
   int64_t tokens = 0, tokens_here = 0, tokens_between = 0;
   bool dropout = false;
-  bool copies_attention = false;  // Ulysses gives it back as a copy
+  bool copies_attention =
+      false;  // Ulysses returns attention's output as a copy
   // Counts the sums of attention's rows, and the norms' means and deviations.
   bool has_statistics = true;
 
@@ -72,7 +73,8 @@ struct TransformerPart {
 LayerMemory EmbeddingMemory(const TransformerPart& part, int64_t vocabulary);
 LayerMemory BlockMemory(const TransformerPart& part);
 LayerMemory NormMemory(const TransformerPart& part);
-// Whether or not its weight is tied to the embedding's; without the loss.
+// The output layer. `parameters` lists its weight even if it is tied to the
+// embedding's. The loss is not included.
 LayerMemory HeadMemory(const TransformerPart& part, int64_t vocabulary);
 
 }  // namespace rankwise
