@@ -234,8 +234,8 @@ class Analysis {
       backends.insert(cell.run.backend);
     }
     if (backends.count(network.backend) == 0) return;
-    absl::StatusOr<Predictor> predictor =
-        Predictor::Create(runs_, network, config_.throughput);
+    absl::StatusOr<RecordedPredictor> predictor =
+        RecordedPredictor::Create(runs_, network, config_.throughput);
     if (!predictor.ok()) {
       answer_->notes.push_back(
           absl::StrCat("No prediction: ", predictor.status().message()));
@@ -261,8 +261,7 @@ class Analysis {
   // Data parallelism by weak scaling, with the batch per rank of the largest
   // size that ran; on more hosts like those, where the link between hosts is
   // known.
-  void PredictAhead(const Predictor& predictor, int64_t largest,
-                    bool knows_link) {
+  void PredictAhead(Predictor& predictor, int64_t largest, bool knows_link) {
     const Cell* last = nullptr;
     for (const Cell& cell : answer_->cells) {
       if (cell.run.binary != "ddp" || cell.IsAblation()) continue;

@@ -205,7 +205,7 @@ RunTrace NanoRun(RunForTest config, int64_t batch, double seconds) {
 double PlannedSeconds(const Cluster& cluster, int64_t batch) {
   StepModel steps =
       *StepModel::Create({*NamedModel("nano"), *OwnEngine("fp32"), cluster});
-  return steps.Quick({.micro_batch = batch})->seconds;
+  return steps.Quick({.micro_batch = batch})->step_seconds;
 }
 
 absl::StatusOr<Cluster> ClusterFromRecords(absl::Span<const RunTrace> runs,

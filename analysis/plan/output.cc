@@ -19,10 +19,9 @@ using Json = nlohmann::ordered_json;
 
 constexpr int kBarColumns = 50;
 
-double TokensPerRank(const PlannedLayout& planned, const Model& model) {
-  return planned.step.examples_per_second *
-         static_cast<double>(model.sequence) /
-         static_cast<double>(planned.layout.ranks());
+double TokensPerRank(const Step& step) {
+  return step.unit.Rate(step.examples_per_second) /
+         static_cast<double>(step.layout.ranks());
 }
 
 std::string SecondsText(double seconds) {
@@ -40,18 +39,16 @@ std::string RangeText(const Interval& interval) {
                       [](double x) { return absl::StrFormat("%.3g", x); });
 }
 
-std::vector<std::string> RowOf(const PlannedLayout& planned,
-                               const Model& model) {
-  const Step& step = planned.step;
+std::vector<std::string> RowOf(const Step& step) {
   const StepParts& parts = step.parts;
   const auto share = [&step](double seconds) {
-    return absl::StrFormat("%.1f", 100 * seconds / step.seconds);
+    return absl::StrFormat("%.1f", 100 * seconds / step.step_seconds);
   };
-  return {planned.layout.MeshName(),
-          planned.layout.Details(),
-          SecondsText(step.seconds),
-          RangeText(step.interval),
-          absl::StrFormat("%.0f", TokensPerRank(planned, model)),
+  return {step.layout.MeshName(),
+          step.layout.Details(),
+          SecondsText(step.step_seconds),
+          RangeText(step.step_interval),
+          absl::StrFormat("%.0f", TokensPerRank(step)),
           absl::StrFormat("%.1f", 100 * step.mfu),
           absl::StrFormat("%.1f", 1e-9 * step.memory.sum()),
           share(parts.tp),
@@ -95,9 +92,8 @@ Json MemoryJson(const Memory& memory) {
           {"activation_bytes", memory.activations}};
 }
 
-Json LayoutJson(const PlannedLayout& planned, const Model& model) {
-  const Layout& layout = planned.layout;
-  const Step& step = planned.step;
+Json LayoutJson(const Step& step) {
+  const Layout& layout = step.layout;
   const StepParts& parts = step.parts;
   return {{"pp", layout.pp},
           {"dp", layout.dp},
@@ -110,9 +106,9 @@ Json LayoutJson(const PlannedLayout& planned, const Model& model) {
           {"micro_batches", layout.micro_batches},
           {"recompute", layout.recompute == Recompute::kFull},
           {"sequence_parallel", layout.sequence_parallel},
-          {"step_seconds", step.seconds},
-          {"step_interval", IntervalJson(step.interval)},
-          {"tokens_per_second_and_rank", TokensPerRank(planned, model)},
+          {"step_seconds", step.step_seconds},
+          {"step_interval", IntervalJson(step.step_interval)},
+          {"tokens_per_second_and_rank", TokensPerRank(step)},
           {"mfu", step.mfu},
           {"mfu_interval", IntervalJson(step.mfu_interval)},
           {"seconds",
@@ -160,46 +156,44 @@ std::string SearchText(const SearchResult& result, const Setting& setting,
       {"mesh", "micro-batches and flags", "step s", "range", "tokens/s/rank",
        "MFU %", "GB", "tp %", "cp %", "pp %", "dp %", "bubble %", "limited by"},
       2);
-  for (const PlannedLayout& planned : result.best)
-    table.AddRow(RowOf(planned, setting.model));
+  for (const Step& planned : result.best) table.AddRow(RowOf(planned));
   std::string text = absl::StrFormat(
       "\n%s, %s a step: %d layouts, of which %d may fit into memory "
       "and %d were simulated\n%s",
       Counted(result.ranks, "rank"), Counted(result.global_batch, "example"),
       result.layouts, result.fit, result.simulated, table.ToString());
-  const PlannedLayout& first = result.best.front();
+  const Step& first = result.best.front();
   absl::StrAppend(&text, first.layout.MeshName(), " is the fastest");
   if (result.best.size() > 1) {
-    const PlannedLayout& next = result.best[1];
+    const Step& next = result.best[1];
     absl::StrAppend(&text, ", ",
-                    PercentText(next.step.seconds / first.step.seconds - 1),
+                    PercentText(next.step_seconds / first.step_seconds - 1),
                     " before ", next.layout.MeshName());
-    if (next.step.seconds < first.step.interval.high)
+    if (next.step_seconds < first.step_interval.high)
       absl::StrAppend(&text, ", which is within its interval");
   }
-  absl::StrAppend(&text, ". What limits it: ", first.step.limit, ".\n",
-                  IntervalsText(first.step), "\n", LeftOutText(result),
+  absl::StrAppend(&text, ". What limits it: ", first.limit, ".\n",
+                  IntervalsText(first), "\n", LeftOutText(result),
                   ShortCoresText(setting.cluster),
                   CommandOf(setting.model, first.layout, precision), "\n");
   return text;
 }
 
-std::string ScalingChart(absl::Span<const SearchResult> results,
-                         const Setting& setting) {
+std::string ScalingChart(absl::Span<const SearchResult> results) {
   std::vector<double> rates;
   for (const SearchResult& result : results)
-    rates.push_back(TokensPerRank(result.best.front(), setting.model));
+    rates.push_back(TokensPerRank(result.best.front()));
   const double most = *std::max_element(rates.begin(), rates.end());
   std::string text =
       absl::StrCat("\nTokens per second and rank of the best layout, against ",
                    Counted(results.front().ranks, "rank"), "\n");
   for (size_t i = 0; i < results.size(); ++i) {
-    const PlannedLayout& best = results[i].best.front();
+    const Step& best = results[i].best.front();
     const auto columns = std::lround(rates[i] / most * kBarColumns);
     absl::StrAppendFormat(&text, "%7d |%-*s %5.1f %%  MFU %4.1f %%  %s\n",
                           results[i].ranks, kBarColumns,
                           std::string(columns, '#'), 100 * rates[i] / rates[0],
-                          100 * best.step.mfu, best.layout.MeshName());
+                          100 * best.mfu, best.layout.MeshName());
   }
   return text;
 }
@@ -209,8 +203,8 @@ std::string PlanJson(absl::Span<const SearchResult> results,
   Json sizes = Json::array();
   for (const SearchResult& result : results) {
     Json layouts = Json::array();
-    for (const PlannedLayout& planned : result.best)
-      layouts.push_back(LayoutJson(planned, setting.model));
+    for (const Step& planned : result.best)
+      layouts.push_back(LayoutJson(planned));
     sizes.push_back({{"ranks", result.ranks},
                      {"global_batch", result.global_batch},
                      {"layouts", result.layouts},

@@ -20,8 +20,7 @@ std::string SearchText(const SearchResult& result, const Setting& setting,
 
 // A bar per number of ranks: the best layout's tokens per second and rank,
 // against those of the fewest ranks, with its MFU.
-std::string ScalingChart(absl::Span<const SearchResult> results,
-                         const Setting& setting);
+std::string ScalingChart(absl::Span<const SearchResult> results);
 
 // Everything of both; docs/plan.md names the fields.
 std::string PlanJson(absl::Span<const SearchResult> results,

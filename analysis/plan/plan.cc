@@ -267,8 +267,7 @@ absl::StatusOr<std::string> Plan() {
     absl::StrAppend(&text, "\n", result.status().message(), "\n");
   }
   if (results.empty()) return refusal;
-  if (results.size() > 1)
-    absl::StrAppend(&text, ScalingChart(results, setting));
+  if (results.size() > 1) absl::StrAppend(&text, ScalingChart(results));
   if (!json.empty())
     RETURN_IF_ERROR(ReplaceFile(json, PlanJson(results, setting)));
   return text;

@@ -49,7 +49,7 @@ absl::StatusOr<double> StepSeconds(const Model& model, const Layout& layout,
   ASSIGN_OR_RETURN(StepModel steps,
                    StepModel::Create({model, engine, std::move(selene)}));
   ASSIGN_OR_RETURN(const Step step, steps.Quick(layout));
-  return step.seconds;
+  return step.step_seconds;
 }
 
 // Table 5, seconds; and of section 6.3 the MFU of 530B with 8 replicas.

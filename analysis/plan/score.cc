@@ -28,23 +28,14 @@ constexpr double kNormal95 = 1.96;
 // Of layouts, whose errors say more than what the fit leaves open.
 constexpr size_t kFewestErrors = 3;
 
-// A layout of several ranks that communicated, and what it was planned with.
+// A layout of several ranks that communicated, and the model of its steps.
 struct PlannedCell {
-  ScoredPrediction scored;
+  const Cell* cell;
+  Layout layout;
+  std::string precision;
+  double error;  // of the predicted step, relative to the measured one
   StepModel model;
-
-  const Layout& layout() const { return scored.prediction.layout; }
 };
-
-Prediction PredictionOf(const Layout& layout, const Step& step) {
-  Prediction prediction;
-  prediction.layout = layout;
-  prediction.step_seconds = step.seconds;
-  prediction.step_interval = step.interval;
-  prediction.examples_per_second = step.examples_per_second;
-  prediction.peak_bytes = step.memory.sum();
-  return prediction;
-}
 
 absl::StatusOr<Setting> SettingOf(const Cell& cell,
                                   const RecordedMachine& machine) {
@@ -65,33 +56,24 @@ absl::StatusOr<Setting> SettingOf(const Cell& cell,
   return setting;
 }
 
-// Without an interval.
 absl::StatusOr<PlannedCell> PlanCell(const Cell& cell,
                                      const RecordedMachine& machine) {
   ASSIGN_OR_RETURN(Setting setting, SettingOf(cell, machine));
-  ScoredPrediction scored{.model = setting.model.name,
-                          .precision = FlagOf(cell.run, "precision"),
-                          .hosts = cell.hosts};
   ASSIGN_OR_RETURN(const Layout layout, LayoutOf(cell.run, cell.global_batch));
   ASSIGN_OR_RETURN(StepModel model, StepModel::Create(std::move(setting)));
   ASSIGN_OR_RETURN(const Step step, model.Quick(layout));
-  if (!std::isfinite(step.seconds))
+  if (!std::isfinite(step.step_seconds))
     return absl::FailedPreconditionError("its communication was not measured");
-  scored.prediction = PredictionOf(layout, step);
-  scored.measured_seconds = Median(cell.Values(&Throughput::step_seconds));
-  if (cell.memory.has_value()) {
-    scored.measured_bytes =
-        static_cast<double>(TotalBytes(cell.memory->measured));
-  }
-  return PlannedCell{std::move(scored), std::move(model)};
+  const double measured = Median(cell.Values(&Throughput::step_seconds));
+  return PlannedCell{&cell, layout, FlagOf(cell.run, "precision"),
+                     step.step_seconds / measured - 1, std::move(model)};
 }
 
-std::vector<PlannedCell> PlanCells(absl::Span<const RunTrace> runs,
-                                   const ThroughputConfig& throughput,
+std::vector<PlannedCell> PlanCells(absl::Span<const Cell> cells,
                                    const RecordedMachine& machine,
                                    std::vector<std::string>* left_out) {
   std::vector<PlannedCell> planned;
-  for (const Cell& cell : GroupIntoCells(runs, throughput, left_out)) {
+  for (const Cell& cell : cells) {
     if (!IsHeldOut(cell, /*fit_up_to=*/1)) continue;
     absl::StatusOr<PlannedCell> one = PlanCell(cell, machine);
     if (one.ok()) {
@@ -123,13 +105,13 @@ double DeviationFor(const PlannedCell* cell, const std::string& precision,
                     double otherwise) {
   std::vector<double> all, alike;
   for (const PlannedCell& other : cells) {
-    const int64_t ranks = other.layout().ranks();
-    if (&other == cell || other.scored.precision != precision ||
+    const int64_t ranks = other.layout.ranks();
+    if (&other == cell || other.precision != precision ||
         (fit_up_to > 0 && ranks > fit_up_to))
       continue;
-    all.push_back(other.scored.Error());
-    if (cell != nullptr && ranks == cell->layout().ranks())
-      alike.push_back(other.scored.Error());
+    all.push_back(other.error);
+    if (cell != nullptr && ranks == cell->layout.ranks())
+      alike.push_back(other.error);
   }
   const std::optional<double> deviation = DeviationOf(alike);
   return deviation.has_value() ? *deviation
@@ -242,31 +224,35 @@ absl::StatusOr<Score> ScorePlans(absl::Span<const RunTrace> runs,
                                 {.most_exchanging_ranks = config.fit_up_to,
                                  .throughput = config.throughput});
   RETURN_IF_ERROR(machine.ClusterFor({}).status());
-  Score score;
-  score.fitted_up_to = config.fit_up_to;
-  std::vector<PlannedCell> cells =
-      PlanCells(runs, config.throughput, machine, &score.left_out);
-  for (PlannedCell& cell : cells) {
-    const Layout layout = cell.layout();
-    if (layout.ranks() <= config.fit_up_to) continue;
-    const double fitted = cell.model.setting().cluster.deviation;
-    cell.model.set_deviation(DeviationFor(&cell, cell.scored.precision, cells,
-                                          config.fit_up_to,
-                                          /*otherwise=*/fitted));
-    ASSIGN_OR_RETURN(const Step step, cell.model.Predict(layout));
-    cell.scored.prediction = PredictionOf(layout, step);
-    score.points.push_back(cell.scored);
-    if (score.warning.empty())
-      score.warning = ShortCoresText(cell.model.setting().cluster);
+  std::vector<std::string> left_out;
+  const std::vector<Cell> cells =
+      GroupIntoCells(runs, config.throughput, &left_out);
+  std::vector<PlannedCell> planned = PlanCells(cells, machine, &left_out);
+  std::vector<HeldOut> held_out;
+  for (PlannedCell& one : planned) {
+    if (one.layout.ranks() <= config.fit_up_to) continue;
+    const double fitted = one.model.setting().cluster.deviation;
+    one.model.set_deviation(DeviationFor(&one, one.precision, planned,
+                                         config.fit_up_to,
+                                         /*otherwise=*/fitted));
+    held_out.push_back({one.cell, one.layout, &one.model,
+                        one.model.setting().model.name, one.precision});
   }
+  Score score = ScoreHeldOut(held_out, config.memory_bytes);
+  score.fitted_up_to = config.fit_up_to;
+  score.left_out.insert(score.left_out.begin(), left_out.begin(),
+                        left_out.end());
   if (score.points.empty()) {
     score.left_out.push_back(absl::StrCat(
         "no runs of several ranks that were not used to fit: record some",
         config.fit_up_to > 0 ? ", or lower --fit_up_to" : ""));
     return absl::FailedPreconditionError(absl::StrJoin(score.left_out, "; "));
   }
-  score.regrets = RegretsOf(score.points, config.memory_bytes);
-  SumUp(score);
+  for (ScoredPrediction& point : score.points) point.cell = nullptr;
+  for (const PlannedCell& one : planned) {
+    if (one.layout.ranks() > config.fit_up_to && score.warning.empty())
+      score.warning = ShortCoresText(one.model.setting().cluster);
+  }
   return score;
 }
 
@@ -274,9 +260,9 @@ double RecordedDeviation(absl::Span<const RunTrace> runs,
                          const std::string& precision, const Cluster& cluster) {
   std::vector<std::string> left_out;
   const RecordedMachine machine(runs, {.most_exchanging_ranks = 0});
-  const std::vector<PlannedCell> cells =
-      PlanCells(runs, {}, machine, &left_out);
-  return DeviationFor(/*cell=*/nullptr, precision, cells, /*fit_up_to=*/0,
+  const std::vector<Cell> cells = GroupIntoCells(runs, {}, &left_out);
+  return DeviationFor(/*cell=*/nullptr, precision,
+                      PlanCells(cells, machine, &left_out), /*fit_up_to=*/0,
                       /*otherwise=*/cluster.deviation);
 }
 

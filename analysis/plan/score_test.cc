@@ -68,7 +68,7 @@ std::string BinaryOf(const Layout& layout) {
 RunTrace Recorded(const Layout& layout, double times, int repetition,
                   double speed = 1) {
   StepModel truth = Truth(50e9, layout.ranks(), speed);
-  const Step step = *truth.Predict(layout);
+  const Step step = *truth.PredictInDetail(layout);
   RunTrace run =
       MakeRun({.binary = BinaryOf(layout),
                .world_size = layout.ranks(),
@@ -88,7 +88,7 @@ RunTrace Recorded(const Layout& layout, double times, int repetition,
                       {"schedule", layout.schedule},
                       {"zero", absl::StrCat(layout.zero)}};
     for (StepRecord& one : rank.steps) {
-      one.step_seconds = times * step.seconds;
+      one.step_seconds = times * step.step_seconds;
       one.exposed_comm_seconds = times * step.parts.dp;
       one.optimizer_seconds = 0;
       one.data_wait_seconds = 0;
@@ -198,7 +198,7 @@ TEST(PlanScore, SaysWhatTheWrongChoiceCosts) {
   Layout first{.dp = 2, .micro_batch = 8}, second = first;
   second.zero = 3;
   StepModel truth = Truth(50e9, 2);
-  if (truth.Quick(second)->seconds < truth.Quick(first)->seconds)
+  if (truth.Quick(second)->step_seconds < truth.Quick(first)->step_seconds)
     std::swap(first, second);
   runs.push_back(Recorded(first, 3, 0));
   runs.push_back(Recorded(second, 1, 0));

@@ -123,25 +123,25 @@ class Best {
   // Whether a layout that takes no less than `seconds` may be among the best.
   bool Takes(const Layout& layout, double seconds) const {
     const auto found = by_mesh_.find(MeshOf(layout));
-    if (found != by_mesh_.end() && seconds >= found->second.step.seconds)
+    if (found != by_mesh_.end() && seconds >= found->second.step_seconds)
       return false;
     return seconds < Limit();
   }
   // No layout that takes longer can be among the best.
   double Limit() const { return limit_; }
-  void Add(const PlannedLayout& planned) {
+  void Add(const Step& planned) {
     const auto [found, is_new] =
         by_mesh_.emplace(MeshOf(planned.layout), planned);
-    if (!is_new && planned.step.seconds < found->second.step.seconds)
+    if (!is_new && planned.step_seconds < found->second.step_seconds)
       found->second = planned;
-    if (by_mesh_.size() >= count_) limit_ = Sorted().back().step.seconds;
+    if (by_mesh_.size() >= count_) limit_ = Sorted().back().step_seconds;
   }
-  std::vector<PlannedLayout> Sorted() const {
-    std::vector<PlannedLayout> sorted;
+  std::vector<Step> Sorted() const {
+    std::vector<Step> sorted;
     for (const auto& [mesh, planned] : by_mesh_) sorted.push_back(planned);
     std::stable_sort(sorted.begin(), sorted.end(),
-                     [](const PlannedLayout& a, const PlannedLayout& b) {
-                       return a.step.seconds < b.step.seconds;
+                     [](const Step& a, const Step& b) {
+                       return a.step_seconds < b.step_seconds;
                      });
     if (sorted.size() > count_) sorted.resize(count_);
     return sorted;
@@ -150,7 +150,7 @@ class Best {
  private:
   const size_t count_;
   double limit_ = std::numeric_limits<double>::infinity();
-  std::map<Mesh, PlannedLayout> by_mesh_;
+  std::map<Mesh, Step> by_mesh_;
 };
 
 absl::Status NothingFits(const SearchConfig& config, const Setting& setting,
@@ -220,7 +220,7 @@ absl::StatusOr<SearchResult> Search(StepModel& model,
     ASSIGN_OR_RETURN(const Step step, model.Quick(*candidate.layout));
     ++result.simulated;
     if (step.memory.sum() > limit) continue;
-    best.Add({*candidate.layout, step});
+    best.Add(step);
   }
   result.best = best.Sorted();
   if (result.best.empty() && result.left_out > 0) {
@@ -231,8 +231,8 @@ absl::StatusOr<SearchResult> Search(StepModel& model,
   if (result.best.empty()) {
     return NothingFits(config, setting, *smallest.second, smallest.first);
   }
-  for (PlannedLayout& planned : result.best) {
-    ASSIGN_OR_RETURN(planned.step, model.Predict(planned.layout));
+  for (Step& planned : result.best) {
+    ASSIGN_OR_RETURN(planned, model.PredictInDetail(planned.layout));
   }
   return result;
 }

@@ -23,16 +23,11 @@ struct SearchConfig {
   size_t best = 10;               // meshes to return
 };
 
-struct PlannedLayout {
-  Layout layout;
-  Step step;
-};
-
 struct SearchResult {
   int64_t ranks = 1;
   int64_t global_batch = 1;
   // The fastest layout of each mesh, the fastest first.
-  std::vector<PlannedLayout> best;
+  std::vector<Step> best;
   int64_t layouts = 0;    // that divide the model and the batch
   int64_t fit = 0;        // of these, by a lower bound of the fullest rank
   int64_t simulated = 0;  // the others exceed a bound of time or memory

@@ -44,7 +44,7 @@ double FastestOfAll(StepModel& steps, int64_t ranks, int64_t batch,
   const auto try_it = [&](const Layout& layout) {
     const auto step = steps.Quick(layout);
     if (step.ok() && step->memory.sum() <= memory_bytes)
-      fastest = std::min(fastest, step->seconds);
+      fastest = std::min(fastest, step->step_seconds);
   };
   for (int64_t pp = 1; pp <= ranks; ++pp)
     for (int64_t tp = 1; tp <= 4; ++tp)
@@ -90,12 +90,12 @@ TEST(SearchTest, FindsWhatTryingEverythingFinds) {
     StepModel steps = *StepModel::Create(MakeSetting(memory));
     const auto result = Search(steps, Ranks(8, 16));
     ASSERT_TRUE(result.ok()) << result.status();
-    EXPECT_DOUBLE_EQ(result->best.front().step.seconds,
+    EXPECT_DOUBLE_EQ(result->best.front().step_seconds,
                      FastestOfAll(steps, 8, 16, memory))
         << memory;
     EXPECT_LT(result->simulated, result->fit);
-    for (const PlannedLayout& planned : result->best) {
-      EXPECT_LE(planned.step.memory.sum(), memory);
+    for (const Step& planned : result->best) {
+      EXPECT_LE(planned.memory.sum(), memory);
       EXPECT_EQ(planned.layout.ranks(), 8);
       EXPECT_EQ(planned.layout.global_batch(), 16);
     }
@@ -107,7 +107,7 @@ TEST(SearchTest, ListsEachMeshOnceTheFastestFirst) {
   const SearchResult result = *Search(steps, Ranks(16, 32));
   ASSERT_GT(result.best.size(), 3u);
   for (size_t i = 1; i < result.best.size(); ++i) {
-    EXPECT_LE(result.best[i - 1].step.seconds, result.best[i].step.seconds);
+    EXPECT_LE(result.best[i - 1].step_seconds, result.best[i].step_seconds);
     for (size_t j = 0; j < i; ++j) {
       EXPECT_NE(result.best[i].layout.MeshName(),
                 result.best[j].layout.MeshName());
@@ -126,7 +126,7 @@ TEST(SearchTest, PrintsRecomputeOnlyForTrainersThatHaveIt) {
       const auto result = Search(steps, Ranks(ranks, 16));
       fits = result.ok();
       if (!fits) continue;
-      for (const PlannedLayout& planned : result->best) {
+      for (const Step& planned : result->best) {
         const std::string command =
             CommandOf(setting.model, planned.layout, "fp32");
         if (!absl::StrContains(command, "--recompute")) continue;
@@ -197,7 +197,7 @@ TEST(SearchTest, GroupsAlongTpStayWithinANode) {
     const SearchResult result = *Search(steps, config);
     return std::any_of(
         result.best.begin(), result.best.end(),
-        [](const PlannedLayout& planned) { return planned.layout.tp == 3; });
+        [](const Step& planned) { return planned.layout.tp == 3; });
   };
   EXPECT_TRUE(has_tp_3(6));
   EXPECT_FALSE(has_tp_3(24));

@@ -69,7 +69,7 @@ std::string LimitOf(const Step& step, double memory_bytes) {
   const auto* const most = std::max_element(
       std::begin(others), std::end(others),
       [](const auto& a, const auto& b) { return a.second < b.second; });
-  const double share = most->second / step.seconds;
+  const double share = most->second / step.step_seconds;
   std::string limit = share < kLeastLimit
                           ? "compute"
                           : absl::StrCat(most->first, " ", PercentText(share));
@@ -545,10 +545,13 @@ absl::StatusOr<Step> StepModel::StepOf(const Layout& layout,
                                        const Timing& timing) {
   const auto& [model, engine, cluster] = setting_;
   Step step;
+  step.layout = layout;
   ASSIGN_OR_RETURN(step.memory, FullestRank(layout, /*with_messages=*/true));
-  step.seconds = timing.seconds;
+  step.peak_bytes = step.memory.sum();
+  step.step_seconds = timing.seconds;
   step.examples_per_second =
-      static_cast<double>(layout.global_batch()) / step.seconds;
+      static_cast<double>(layout.global_batch()) / step.step_seconds;
+  step.unit = {.example = "sequence", .tokens_per_example = model.sequence};
   step.mfu = 3 * model.ForwardFlops() * step.examples_per_second /
              static_cast<double>(layout.ranks()) / cluster.device.peak_flops;
   return step;
@@ -581,7 +584,7 @@ absl::StatusOr<StepParts> StepModel::PartsOf(const Layout& layout,
   return parts;
 }
 
-absl::StatusOr<Step> StepModel::Predict(const Layout& layout) {
+absl::StatusOr<Step> StepModel::PredictInDetail(const Layout& layout) {
   struct End {
     double seconds;
     StepParts parts;
@@ -603,10 +606,17 @@ absl::StatusOr<Step> StepModel::Predict(const Layout& layout) {
     return IntervalOf(step.parts.*part, low.parts.*part, high.parts.*part,
                       deviation);
   };
-  step.interval =
-      IntervalOf(step.seconds, low.seconds, high.seconds, deviation);
-  step.mfu_interval = {step.mfu * step.seconds / step.interval.high,
-                       step.mfu * step.seconds / step.interval.low};
+  const StepParts& parts = step.parts;
+  step.exposed_comm_seconds = parts.tp + parts.cp + parts.pp + parts.dp;
+  step.bubble_seconds = parts.bubble;
+  step.step_interval =
+      IntervalOf(step.step_seconds, low.seconds, high.seconds, deviation);
+  const auto over_interval = [&step](double rate) {
+    return Interval{rate * step.step_seconds / step.step_interval.high,
+                    rate * step.step_seconds / step.step_interval.low};
+  };
+  step.examples_interval = over_interval(step.examples_per_second);
+  step.mfu_interval = over_interval(step.mfu);
   step.exposed = {interval(&StepParts::tp), interval(&StepParts::cp),
                   interval(&StepParts::pp), interval(&StepParts::dp)};
   step.limit = LimitOf(step, setting_.cluster.device.memory_bytes);

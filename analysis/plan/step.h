@@ -19,6 +19,7 @@
 #include "analysis/plan/model.h"
 #include "analysis/plan/units.h"
 #include "analysis/plan/work.h"
+#include "analysis/prediction/prediction.h"
 #include "analysis/stats/statistics.h"
 #include "parallel/pipeline/schedule/schedule.h"
 #include "parallel/pipeline/simulation/simulate.h"
@@ -46,19 +47,16 @@ struct ExposedIntervals {
   Interval tp = {}, cp = {}, pp = {}, dp = {};
 };
 
-struct Step {
-  double seconds = 0;
-  // A range: it would hold 95 % of steps if the errors of the device's speed
-  // and of the costs of communication were independent, and costs grew as
-  // assumed.
-  Interval interval = {};
+// `step_interval` would hold 95 % of steps if the errors of the device's speed
+// and of the costs of communication were independent, and costs grew as
+// assumed.
+struct Step : Prediction {
   StepParts parts = {};
   ExposedIntervals exposed = {};
   Memory memory = {};  // of the fullest rank
-  double examples_per_second = 0;
   // Model FLOPs, recomputation left out, over the devices' peak.
   double mfu = 0;
-  // Follows from `interval`; its upper end is infinite where that reaches 0.
+  // Follows from `step_interval`; the upper end is infinite if that reaches 0.
   Interval mfu_interval = {};
   // The largest part but compute, or memory where that is nearly full: "bubble
   // (12 %)", "memory (97 %)", "compute".
@@ -67,7 +65,7 @@ struct Step {
 
 // Predicts steps. Keeps the cuts and schedules it has made, and is not
 // thread-safe.
-class StepModel {
+class StepModel : public Predictor {
  public:
   // Fails as CheckModel and CheckNetwork do. Steps of more micro-batches than
   // `longest_simulated` are extrapolated (long_step.h).
@@ -91,7 +89,10 @@ class StepModel {
   // Without parts and intervals.
   absl::StatusOr<Step> Quick(const Layout& layout);
   // Everything.
-  absl::StatusOr<Step> Predict(const Layout& layout);
+  absl::StatusOr<Step> PredictInDetail(const Layout& layout);
+  absl::StatusOr<Prediction> Predict(const Layout& layout) override {
+    return PredictInDetail(layout);
+  }
 
  private:
   using Cut = std::vector<Stage>;

@@ -43,24 +43,25 @@ double SumOf(const StepParts& parts) {
 TEST(StepTest, OneRankComputesTheModelsFlops) {
   const Model model = EvenModel();
   StepModel steps = MakeSteps(model, kFree);
-  const Step step = *steps.Predict({.micro_batch = 2, .micro_batches = 3});
+  const Step step =
+      *steps.PredictInDetail({.micro_batch = 2, .micro_batches = 3});
   // Causal attention leaves out half of the pairs; its backward is 2.5 times
   // forward.
   const double attention = 8 * 4.0 * 128 * 128 * 512;
   const double flops =
       6 * (3 * model.ForwardFlops() - 3 * attention + 0.5 * 3.5 * attention);
-  EXPECT_NEAR(step.seconds, flops / 1e12, 1e-9);
-  EXPECT_NEAR(step.mfu, 6 * 3 * model.ForwardFlops() / 1e12 / step.seconds,
+  EXPECT_NEAR(step.step_seconds, flops / 1e12, 1e-9);
+  EXPECT_NEAR(step.mfu, 6 * 3 * model.ForwardFlops() / 1e12 / step.step_seconds,
               1e-9);
   EXPECT_EQ(step.limit, "compute");
 }
 
 TEST(StepTest, APipelinesBubbleIsThatOfItsSchedule) {
   StepModel steps = MakeSteps(EvenModel(), kFree);
-  const Step step = *steps.Predict({.pp = 3, .micro_batches = 6});
+  const Step step = *steps.PredictInDetail({.pp = 3, .micro_batches = 6});
   // Three stages of three layers: (p - 1) / (m + p - 1), but for the head,
   // whose FLOPs differ from a block's by attention.
-  EXPECT_NEAR(step.parts.bubble / step.seconds, 2.0 / 8, 0.01);
+  EXPECT_NEAR(step.parts.bubble / step.step_seconds, 2.0 / 8, 0.01);
   EXPECT_NEAR(step.parts.pp, 0, 1e-9);
   EXPECT_THAT(step.limit, ::testing::StartsWith("bubble"));
 }
@@ -69,9 +70,9 @@ TEST(StepTest, MessagesTakeTheirTimeFromTheCoresThatCarryThem) {
   // The second half of a step of two stages: 10 us and 0.2 ns per byte.
   const Layout layout{.pp = 2, .micro_batch = 4, .micro_batches = 4};
   Setting setting = {EvenModel(), *OwnEngine("fp32"), MakeCluster(kSlow)};
-  const double apart = StepModel::Create(setting)->Quick(layout)->seconds;
+  const double apart = StepModel::Create(setting)->Quick(layout)->step_seconds;
   setting.cluster.speed_during_communication = 0;
-  const double shared = StepModel::Create(setting)->Quick(layout)->seconds;
+  const double shared = StepModel::Create(setting)->Quick(layout)->step_seconds;
   const double message = 1e-5 + 4.0 * 4 * 128 * 512 / 5e9;
   // Each of 4 micro-batches forward and backward, and one more of each in the
   // bubble.
@@ -89,25 +90,26 @@ TEST(StepTest, ASmallMessageMayHaveBeenMeasuredToTakeLonger) {
   StepModel steps =
       *StepModel::Create({EvenModel(), *OwnEngine("fp32"), cluster});
   const Layout layout{.pp = 2, .micro_batches = 4};
-  EXPECT_GT(steps.Predict(layout)->seconds,
-            MakeSteps(EvenModel(), kFree).Predict(layout)->seconds);
+  EXPECT_GT(
+      steps.PredictInDetail(layout)->step_seconds,
+      MakeSteps(EvenModel(), kFree).PredictInDetail(layout)->step_seconds);
 }
 
 TEST(StepTest, RanksThatWaitLeaveTheirCoresToOthers) {
   const Layout layout{.pp = 3, .micro_batches = 4};
   Setting setting = {EvenModel(), *OwnEngine("fp32"), MakeCluster(kFree)};
-  const double alone = StepModel::Create(setting)->Quick(layout)->seconds;
+  const double alone = StepModel::Create(setting)->Quick(layout)->step_seconds;
   const double bubble =
-      StepModel::Create(setting)->Predict(layout)->parts.bubble;
+      StepModel::Create(setting)->PredictInDetail(layout)->parts.bubble;
   // On half of the cores: all the work takes as long as if they never waited,
   // which they do for 2 of 6 parts of the time.
   setting.cluster.device.peak_flops /= 2;
   setting.cluster.slowdown_by_others = 2;
-  const double shared = StepModel::Create(setting)->Quick(layout)->seconds;
+  const double shared = StepModel::Create(setting)->Quick(layout)->step_seconds;
   EXPECT_NEAR(shared, 2 * (alone - bubble), 0.1 * alone);
   // On cores of their own they get no faster.
   setting.cluster.slowdown_by_others = 1.1;
-  EXPECT_NEAR(StepModel::Create(setting)->Quick(layout)->seconds,
+  EXPECT_NEAR(StepModel::Create(setting)->Quick(layout)->step_seconds,
               2 * alone / 1.1, 1e-6 * alone);
 }
 
@@ -123,26 +125,27 @@ TEST(StepTest, PartsAddUp) {
        .micro_batches = 8,
        .recompute = Recompute::kFull}};
   for (const Layout& layout : layouts) {
-    const Step step = *steps.Predict(layout);
-    EXPECT_NEAR(SumOf(step.parts), step.seconds, 0.02 * step.seconds)
+    const Step step = *steps.PredictInDetail(layout);
+    EXPECT_NEAR(SumOf(step.parts), step.step_seconds, 0.02 * step.step_seconds)
         << layout.MeshName();
-    EXPECT_LT(step.interval.low, step.seconds);
-    EXPECT_GT(step.interval.high, step.seconds);
+    EXPECT_LT(step.step_interval.low, step.step_seconds);
+    EXPECT_GT(step.step_interval.high, step.step_seconds);
   }
 }
 
 TEST(StepTest, ExposedCommunicationIsThatOfTheAxis) {
   StepModel steps = MakeSteps(EvenModel(), kSlow);
-  const StepParts tp = steps.Predict({.tp = 8})->parts;
+  const StepParts tp = steps.PredictInDetail({.tp = 8})->parts;
   EXPECT_GT(tp.tp, 0);
   EXPECT_EQ(tp.cp + tp.dp, 0);
-  const StepParts cp = steps.Predict({.cp = 8})->parts;
+  const StepParts cp = steps.PredictInDetail({.cp = 8})->parts;
   EXPECT_GT(cp.cp, 0);
   EXPECT_EQ(cp.tp, 0);
-  const StepParts dp = steps.Predict({.dp = 8})->parts;
+  const StepParts dp = steps.PredictInDetail({.dp = 8})->parts;
   EXPECT_GT(dp.dp, 0);
   EXPECT_EQ(dp.tp + dp.cp + dp.pp, 0);
-  const StepParts pp = steps.Predict({.pp = 4, .micro_batches = 4})->parts;
+  const StepParts pp =
+      steps.PredictInDetail({.pp = 4, .micro_batches = 4})->parts;
   EXPECT_GT(pp.pp, 0);
   EXPECT_EQ(pp.tp + pp.cp + pp.dp, 0);
 }
@@ -173,7 +176,7 @@ TEST(StepTest, ExposedCommunicationIsAsUnsureAsItsCosts) {
   const Layout layouts[] = {
       {.tp = 8}, {.cp = 8}, {.pp = 4, .micro_batches = 4}, {.dp = 8}};
   for (size_t along = 0; along < 4; ++along) {
-    const Step step = *steps.Predict(layouts[along]);
+    const Step step = *steps.PredictInDetail(layouts[along]);
     EXPECT_GT(step.parts.*axes[along].first, 0) << along;
     double shorter = 0, longer = 0;
     for (const auto& [part, of_axis] : axes) {
@@ -187,16 +190,18 @@ TEST(StepTest, ExposedCommunicationIsAsUnsureAsItsCosts) {
       shorter += exposed - interval.low;
       longer += interval.high - exposed;
     }
-    EXPECT_NEAR(step.seconds - step.interval.low, shorter, 1e-9 * step.seconds)
+    EXPECT_NEAR(step.step_seconds - step.step_interval.low, shorter,
+                1e-9 * step.step_seconds)
         << along;
-    EXPECT_NEAR(step.interval.high - step.seconds, longer, 1e-9 * step.seconds)
+    EXPECT_NEAR(step.step_interval.high - step.step_seconds, longer,
+                1e-9 * step.step_seconds)
         << along;
   }
 }
 
 TEST(StepTest, IntervalsGrowWithTheClustersDeviation) {
   StepModel steps = MakeSteps(EvenModel(), kSlow);
-  const Step step = *steps.Predict({.tp = 8});
+  const Step step = *steps.PredictInDetail({.tp = 8});
   EXPECT_NEAR(step.exposed.tp.low, (1 - 0.196) * step.parts.tp, 1e-12);
   EXPECT_NEAR(step.exposed.tp.high, (1 + 0.196) * step.parts.tp, 1e-12);
   EXPECT_NEAR(step.mfu_interval.low, step.mfu / (1 + 0.196), 1e-12);
@@ -204,8 +209,9 @@ TEST(StepTest, IntervalsGrowWithTheClustersDeviation) {
 
   Setting unsure = steps.setting();
   unsure.cluster.deviation = 1;
-  EXPECT_TRUE(std::isinf(
-      StepModel::Create(unsure)->Predict({.tp = 8})->mfu_interval.high));
+  EXPECT_TRUE(std::isinf(StepModel::Create(unsure)
+                             ->PredictInDetail({.tp = 8})
+                             ->mfu_interval.high));
 }
 
 // Devices are faster or slower than planned, which the planner does not know:
@@ -217,16 +223,16 @@ TEST(StepTest, IntervalsOfExposedPartsCoverDevicesOfOtherSpeed) {
     const Layout layout{.dp = 8, .micro_batch = micro_batch};
     const Setting planned = {EvenModel(), *OwnEngine("fp32"),
                              MakeCluster(kSlow)};
-    const Step step = *StepModel::Create(planned)->Predict(layout);
+    const Step step = *StepModel::Create(planned)->PredictInDetail(layout);
     std::mt19937_64 random(4);
     std::normal_distribution<double> normal;
     int steps = 0, parts = 0;
     for (int trial = 0; trial < kTrials; ++trial) {
       Setting real = planned;
       real.cluster.device.peak_flops *= std::exp(0.1 * normal(random));
-      const Step truth = *StepModel::Create(real)->Predict(layout);
-      steps += step.interval.low <= truth.seconds &&
-               truth.seconds <= step.interval.high;
+      const Step truth = *StepModel::Create(real)->PredictInDetail(layout);
+      steps += step.step_interval.low <= truth.step_seconds &&
+               truth.step_seconds <= step.step_interval.high;
       parts += step.exposed.dp.low <= truth.parts.dp &&
                truth.parts.dp <= step.exposed.dp.high;
     }
@@ -244,10 +250,10 @@ TEST(StepTest, ReplicasAllReduceWhileBackwardRuns) {
   const Layout layout{.dp = 8, .micro_batch = 16};
   const double all_reduce =
       14 * (1e-5 + 4 * EvenModel().Parameters() / 8 / 5e9);
-  const double exposed = slow.Predict(layout)->parts.dp;
+  const double exposed = slow.PredictInDetail(layout)->parts.dp;
   EXPECT_LT(exposed, 0.9 * all_reduce);
-  EXPECT_NEAR(slow.Predict(layout)->seconds,
-              free.Predict(layout)->seconds + exposed, 1e-6);
+  EXPECT_NEAR(slow.PredictInDetail(layout)->step_seconds,
+              free.PredictInDetail(layout)->step_seconds + exposed, 1e-6);
 }
 
 TEST(StepTest, ARingSendsKeysOnceForwardAndWithTheirGradientsBackward) {
@@ -258,7 +264,7 @@ TEST(StepTest, ARingSendsKeysOnceForwardAndWithTheirGradientsBackward) {
   const Layout layout{.cp = 4, .micro_batch = 8};
   const double message = 1e-5 + 4.0 * 2 * 8 * 128 / 4 * 512 / 5e9;
   // 3 messages forward; 3 of keys and 4 of gradients backward.
-  EXPECT_NEAR(steps.Predict(layout)->parts.cp, 8 * 10 * message, 1e-9);
+  EXPECT_NEAR(steps.PredictInDetail(layout)->parts.cp, 8 * 10 * message, 1e-9);
 }
 
 TEST(StepTest, Zero3OfAPipelineWaitsForTheGathersThatNothingHides) {
@@ -273,8 +279,9 @@ TEST(StepTest, Zero3OfAPipelineWaitsForTheGathersThatNothingHides) {
   // The last stage waits for its first block and, as the norm before it is too
   // short to hide it, for the head; backward for the head and its last block.
   const double waits = 4 * 4 * block;
-  EXPECT_NEAR(slow.Quick(layout)->seconds - slow.Quick(whole)->seconds, waits,
-              0.1 * waits);
+  EXPECT_NEAR(
+      slow.Quick(layout)->step_seconds - slow.Quick(whole)->step_seconds, waits,
+      0.1 * waits);
 }
 
 TEST(StepTest, TheFirstRankAndTheLastExchangeATiedWeight) {
@@ -283,7 +290,8 @@ TEST(StepTest, TheFirstRankAndTheLastExchangeATiedWeight) {
   StepModel with = MakeSteps(EvenModel(), kSlow);
   StepModel without = MakeSteps(untied, kSlow);
   const auto exchange = [&](const Layout& layout) {
-    return with.Quick(layout)->seconds - without.Quick(layout)->seconds;
+    return with.Quick(layout)->step_seconds -
+           without.Quick(layout)->step_seconds;
   };
   const auto all_reduce = [](double bytes) { return 2e-5 + bytes / 5e9; };
   const double bytes = 4.0 * (6144 + 128) * 512;
@@ -312,8 +320,10 @@ TEST(StepTest, ARankWithBothUsesOfATiedWeightReducesItOnce) {
              .micro_batches = 4};
   // So slow that nothing hides what is reduced.
   constexpr StatedLinks kSlowest = {1e-5, 5e6, 5e-5, 2e6};
-  const double tied = MakeSteps(EvenModel(), kSlowest).Predict(zbv)->parts.dp;
-  const double both = MakeSteps(untied, kSlowest).Predict(zbv)->parts.dp;
+  const double tied =
+      MakeSteps(EvenModel(), kSlowest).PredictInDetail(zbv)->parts.dp;
+  const double both =
+      MakeSteps(untied, kSlowest).PredictInDetail(zbv)->parts.dp;
   const double head = 4.0 * (6144 + 128) * 512 / 5e6;
   EXPECT_NEAR(both - tied, head, 0.01 * head);
 }
@@ -322,23 +332,23 @@ TEST(StepTest, WhatZero3WaitsForInAPipelineIsAlongDp) {
   StepModel steps = MakeSteps(EvenModel(), kSlow);
   Layout layout{
       .pp = 2, .dp = 2, .zero = 3, .micro_batch = 4, .micro_batches = 4};
-  const Step step = *steps.Predict(layout);
-  EXPECT_NEAR(SumOf(step.parts), step.seconds, 0.02 * step.seconds);
+  const Step step = *steps.PredictInDetail(layout);
+  EXPECT_NEAR(SumOf(step.parts), step.step_seconds, 0.02 * step.step_seconds);
   layout.zero = 2;
-  const Step stays = *steps.Predict(layout);
+  const Step stays = *steps.PredictInDetail(layout);
   EXPECT_GT(step.parts.dp,
-            stays.parts.dp + 0.8 * (step.seconds - stays.seconds));
+            stays.parts.dp + 0.8 * (step.step_seconds - stays.step_seconds));
   EXPECT_NEAR(step.parts.bubble, stays.parts.bubble, 0.1 * stays.parts.bubble);
 }
 
 TEST(StepTest, RecomputationRunsTheHeadAgainToo) {
   StepModel steps = MakeSteps(EvenModel(), kFree);
   Layout layout{.pp = 2, .micro_batches = 4};
-  const Step kept = *steps.Predict(layout);
+  const Step kept = *steps.PredictInDetail(layout);
   layout.recompute = Recompute::kFull;
-  const Step again = *steps.Predict(layout);
+  const Step again = *steps.PredictInDetail(layout);
   // Each forward twice: 4 parts of work in place of 3.
-  EXPECT_NEAR(again.seconds / kept.seconds, 4.0 / 3, 0.02);
+  EXPECT_NEAR(again.step_seconds / kept.step_seconds, 4.0 / 3, 0.02);
 }
 
 // What is kept from one layout must not be taken for another.
@@ -358,8 +368,8 @@ TEST(StepTest, AStepDoesNotDependOnTheLayoutsBeforeIt) {
     for (auto& [steps, layout] :
          {std::pair<StepModel*, Layout>(&forward, layouts[i]),
           {&backward, layouts[layouts.size() - 1 - i]}}) {
-      EXPECT_EQ(steps->Quick(layout)->seconds,
-                StepModel::Create(setting)->Quick(layout)->seconds)
+      EXPECT_EQ(steps->Quick(layout)->step_seconds,
+                StepModel::Create(setting)->Quick(layout)->step_seconds)
           << layout.FullName();
     }
   }
@@ -404,7 +414,7 @@ TEST(StepTest, NoLayoutIsFasterThanItsBound) {
       const auto step = steps.Quick(layout);
       if (!step.ok()) continue;
       ++tried;
-      EXPECT_LE(*steps.LeastSeconds(layout), step->seconds * (1 + 1e-9))
+      EXPECT_LE(*steps.LeastSeconds(layout), step->step_seconds * (1 + 1e-9))
           << layout.FullName();
       EXPECT_LE(*steps.LeastBytes(layout), step->memory.sum() * (1 + 1e-9))
           << layout.FullName();
@@ -428,17 +438,17 @@ TEST(StepTest, AnExtrapolatedStepIsThatOfTheWholeSchedule) {
       int tried = 0;
       for (int i = 0; i < 150; ++i) {
         const Layout layout = RandomLayout(random, {129, 250, 1001});
-        const auto step = extrapolated.Predict(layout);
+        const auto step = extrapolated.PredictInDetail(layout);
         if (!step.ok()) continue;
         ++tried;
         SCOPED_TRACE(layout.FullName());
-        const Step whole = *simulated.Predict(layout);
-        const double near = 1e-9 * whole.seconds;
-        EXPECT_NEAR(step->seconds, whole.seconds, near);
+        const Step whole = *simulated.PredictInDetail(layout);
+        const double near = 1e-9 * whole.step_seconds;
+        EXPECT_NEAR(step->step_seconds, whole.step_seconds, near);
         EXPECT_NEAR(step->parts.pp, whole.parts.pp, near);
         EXPECT_NEAR(step->parts.dp, whole.parts.dp, near);
         EXPECT_NEAR(step->parts.bubble, whole.parts.bubble, near);
-        EXPECT_NEAR(step->interval.high, whole.interval.high, near);
+        EXPECT_NEAR(step->step_interval.high, whole.step_interval.high, near);
         EXPECT_NEAR(step->memory.sum(), whole.memory.sum(),
                     1e-9 * whole.memory.sum());
       }

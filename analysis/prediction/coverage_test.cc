@@ -38,7 +38,7 @@ struct Printed {
   std::string kind;
 };
 
-Printed Row(const Predictor& predictor, const Layout& layout) {
+Printed Row(Predictor& predictor, const Layout& layout) {
   const auto prediction = predictor.Predict(layout);
   EXPECT_TRUE(prediction.ok()) << prediction.status();
   if (!prediction.ok()) return {};
@@ -132,7 +132,7 @@ std::vector<std::pair<std::string, double>> Cover(
         runs.push_back(MakeDdpRun(run));
       }
     }
-    const auto predictor = Predictor::Create(runs, Network(study, trial), {});
+    auto predictor = RecordedPredictor::Create(runs, Network(study, trial), {});
     EXPECT_TRUE(predictor.ok()) << predictor.status();
     for (size_t i = 0; i < worlds.size(); ++i) {
       const Printed row = Row(*predictor, {.dp = worlds[i], .micro_batch = 64});
@@ -212,7 +212,7 @@ TEST(PredictionCoverage, OfPipelines) {
     add("1f1b", 8);
     add("gpipe", 4);
     add("gpipe", 8);
-    const auto predictor = Predictor::Create(runs, FlatNetwork(0, 0), {});
+    auto predictor = RecordedPredictor::Create(runs, FlatNetwork(0, 0), {});
     ASSERT_TRUE(predictor.ok()) << predictor.status();
     const Printed row = Row(
         *predictor,
@@ -234,7 +234,7 @@ TEST(PredictionCoverage, APipelineWithoutOthersToTryTheModelOnIsARange) {
     run.run_id = absl::StrCat("pipeline", i);
     runs.push_back(MakePipelineRun(run));
   }
-  const auto predictor = Predictor::Create(runs, FlatNetwork(0, 0), {});
+  auto predictor = RecordedPredictor::Create(runs, FlatNetwork(0, 0), {});
   ASSERT_TRUE(predictor.ok()) << predictor.status();
   EXPECT_EQ(
       Row(*predictor,

@@ -86,7 +86,7 @@ TEST(Hosts, StepsOverThemAreThoseOfTheTruth) {
 
 TEST(Hosts, ThePredictionSaysWhatTheLinkCosts) {
   const std::vector<RunTrace> runs = {RunOf(1, 1, 0, 1), RunOf(2, 1, 0, 1)};
-  const auto predictor = Predictor::Create(runs, Network(), {});
+  auto predictor = RecordedPredictor::Create(runs, Network(), {});
   ASSERT_TRUE(predictor.ok()) << predictor.status();
   Layout layout = {.dp = 8, .micro_batch = 64, .ranks_per_host = 2};
   const auto flat = predictor->Predict(layout);
@@ -118,7 +118,7 @@ TEST(Hosts, ALinkThatIsNotKnownIsAskedFor) {
   NetworkModel network = Network();
   network.across_hosts.clear();
   const std::vector<RunTrace> runs = {RunOf(2, 1, 0, 1)};
-  const auto predictor = Predictor::Create(runs, network, {});
+  auto predictor = RecordedPredictor::Create(runs, network, {});
   ASSERT_TRUE(predictor.ok()) << predictor.status();
   const auto prediction =
       predictor->Predict({.dp = 4, .micro_batch = 64, .ranks_per_host = 2});
@@ -131,7 +131,7 @@ TEST(Hosts, PipelinesPassTheirMessagesOverTheLink) {
   const std::vector<RunTrace> runs = {MakePipelineRun(config)};
   NetworkModel network = FlatNetwork(0, 0);
   network.across_hosts = LinkAcrossHosts(0, 8e-9);
-  const auto predictor = Predictor::Create(runs, network, {});
+  auto predictor = RecordedPredictor::Create(runs, network, {});
   ASSERT_TRUE(predictor.ok()) << predictor.status();
   Layout layout = {
       .pp = 2, .schedule = "1f1b", .micro_batch = 16, .micro_batches = 4};

@@ -187,7 +187,7 @@ int64_t RecordedBatch(absl::Span<const Cell> cells) {
   return std::llround(batch);
 }
 
-absl::StatusOr<std::string> PredictSizes(const Predictor& predictor,
+absl::StatusOr<std::string> PredictSizes(RecordedPredictor& predictor,
                                          const std::vector<int64_t>& sizes,
                                          int64_t batch_per_rank,
                                          int64_t global_batch) {
@@ -222,7 +222,7 @@ absl::StatusOr<std::string> PredictSizes(const Predictor& predictor,
       refusals);
 }
 
-absl::StatusOr<std::string> RecommendSizes(const Predictor& predictor,
+absl::StatusOr<std::string> RecommendSizes(RecordedPredictor& predictor,
                                            const std::vector<int64_t>& sizes,
                                            int64_t batch_per_rank,
                                            int64_t global_batch,
@@ -275,8 +275,8 @@ absl::StatusOr<std::string> PredictedText() {
                      ScorePredictions(runs, cells, fit_up_to, network, config));
     return ScoreTable(score);
   }
-  ASSIGN_OR_RETURN(const auto predictor,
-                   Predictor::Create(runs, network, config));
+  ASSIGN_OR_RETURN(auto predictor,
+                   RecordedPredictor::Create(runs, network, config));
   const int64_t batch = RecordedBatch(cells);
   return absl::GetFlag(FLAGS_recommend)
              ? RecommendSizes(predictor, sizes, batch, global_batch,

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -26,7 +27,9 @@ namespace rankwise {
 // intervals are 95 % intervals if `conditions` is empty.
 struct Prediction : StepEstimate {
   Layout layout = {};
-  int64_t fitted_runs = 0;  // repetitions that the interval is made from
+  // Repetitions that the interval is made from; nullopt without recorded runs
+  // of the layout's model.
+  std::optional<int64_t> fitted_runs = {};
   double examples_per_second = 0;
   Interval examples_interval = {};  // high: infinite where the step's low is 0
   ExampleUnit unit = {};            // in which rates are printed
@@ -46,19 +49,30 @@ struct Prediction : StepEstimate {
 // or more; else "".
 std::string LinkSentence(const Prediction& prediction);
 
+// Predicts the steps of layouts. The implementations differ in how they know
+// the computing times: from recorded runs of any model (RecordedPredictor), or
+// from the operations of a transformer (plan::StepModel).
+class Predictor {
+ public:
+  virtual ~Predictor() = default;
+
+  // InvalidArgument if the layout is impossible; FailedPrecondition, with the
+  // command that would fix it, if a measurement is missing.
+  virtual absl::StatusOr<Prediction> Predict(const Layout& layout) = 0;
+};
+
 // Predicts from a study's runs: computing from the recorded steps, buckets from
 // the traffic records of ddp, stages from the timelines of the pipelines, and
 // communication from `network`.
-class Predictor {
+class RecordedPredictor : public Predictor {
  public:
-  // `runs` outlive the predictor. FailedPrecondition, with the command that
-  // would fix it, where nothing can be predicted from them.
-  static absl::StatusOr<Predictor> Create(absl::Span<const RunTrace> runs,
-                                          const NetworkModel& network,
-                                          const ThroughputConfig& config);
+  // `runs` must outlive the predictor. FailedPrecondition, with the command
+  // that would fix it, if nothing can be predicted from them.
+  static absl::StatusOr<RecordedPredictor> Create(
+      absl::Span<const RunTrace> runs, const NetworkModel& network,
+      const ThroughputConfig& config);
 
-  // Fails, with the command that would fix it, where a part was not recorded.
-  absl::StatusOr<Prediction> Predict(const Layout& layout) const;
+  absl::StatusOr<Prediction> Predict(const Layout& layout) override;
 
   // The layouts of `world_size` ranks and `global_batch` examples a step that
   // can be predicted, or refused with a reason: ddp in recorded and in other
@@ -68,7 +82,7 @@ class Predictor {
                                  std::vector<std::string>* left_out) const;
 
  private:
-  explicit Predictor(const NetworkModel& network) : network_(network) {}
+  explicit RecordedPredictor(const NetworkModel& network) : network_(network) {}
 
   NetworkModel network_;
   DdpRecordings ddp_;
@@ -77,11 +91,20 @@ class Predictor {
   ExampleUnit unit_;
 };
 
+// A recorded configuration to compare a prediction with.
+struct HeldOut {
+  const Cell* cell = nullptr;
+  absl::StatusOr<Layout> layout;
+  Predictor* predictor = nullptr;  // has not seen the cell; may be null if
+                                   // `layout` is an error
+  std::string model = {}, precision = {};  // of a planned transformer
+};
+
 // A prediction and the measurement that it had not seen.
 struct ScoredPrediction {
   Prediction prediction = {};
   const Cell* cell = nullptr;              // the held-out one; null: not kept
-  std::string model = {}, precision = {};  // of a transformer that is planned
+  std::string model = {}, precision = {};  // of a planned transformer
   double measured_seconds = 0;             // median of the repetitions' steps
   double measured_bytes = 0;               // of the fullest rank; 0: not known
   int64_t hosts = 1;                       // that the measured ranks ran on
@@ -133,15 +156,12 @@ int64_t RanksPerHost(const Cell& cell);
 // communication, and not captured.
 bool IsHeldOut(const Cell& cell, int64_t fit_up_to);
 
-// Computes the medians and the coverage from points and regrets. Requires at
-// least one point.
-void SumUp(Score& score);
-
-// Groups points with the same model, precision, ranks, hosts and global batch,
-// and compares in each group the fastest prediction with the fastest
-// measurement. Ranks have `memory_bytes`; 0: no limit.
-std::vector<Regret> RegretsOf(absl::Span<const ScoredPrediction> points,
-                              double memory_bytes);
+// Compares each cell with its prediction. The points hold pointers to the
+// cells. Cells without a prediction go to Score::left_out. Regrets compare, in
+// each group of points with the same model, precision, ranks, hosts and global
+// batch, the layout predicted to be fastest with the fastest measured, among
+// those that fit into `memory_bytes` per rank (0: no limit).
+Score ScoreHeldOut(absl::Span<const HeldOut> held_out, double memory_bytes);
 
 // Fits on the runs of at most `fit_up_to` ranks, and on those of ddp of any
 // size that exchange nothing (--skip_communication); predicts every other cell,
@@ -170,7 +190,7 @@ struct Recommendation {
 // The fastest layouts of RecommendConfig::world_size ranks for the same global
 // batch. Under a memory limit, layouts whose memory is not known are left out.
 // FailedPrecondition, with the reasons, where none is left.
-absl::StatusOr<Recommendation> Recommend(const Predictor& predictor,
+absl::StatusOr<Recommendation> Recommend(RecordedPredictor& predictor,
                                          const RecommendConfig& config);
 
 // One line per prediction, "*" marking those beyond what was measured; below

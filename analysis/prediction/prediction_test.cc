@@ -22,8 +22,9 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-Predictor Make(const std::vector<RunTrace>& runs, const NetworkModel& network) {
-  auto predictor = Predictor::Create(runs, network, {});
+RecordedPredictor Make(const std::vector<RunTrace>& runs,
+                       const NetworkModel& network) {
+  auto predictor = RecordedPredictor::Create(runs, network, {});
   EXPECT_TRUE(predictor.ok()) << predictor.status();
   return *std::move(predictor);
 }
@@ -58,7 +59,7 @@ TEST(Layout, SaysWhatItIs) {
 
 TEST(Predictor, PredictsWhatTheStepsWouldTake) {
   const std::vector<RunTrace> runs = {MakeDdpRun(Ranks(2))};
-  const Predictor predictor = Make(runs, FlatNetwork(0, 1e-9));
+  RecordedPredictor predictor = Make(runs, FlatNetwork(0, 1e-9));
   const auto prediction = predictor.Predict(Ddp(8));
   ASSERT_TRUE(prediction.ok()) << prediction.status();
   EXPECT_NEAR(prediction->step_seconds, 0.036, 1e-6);
@@ -77,7 +78,7 @@ TEST(Predictor, TheSlowestOfManyRanksSetsThePace) {
   // One step in five is 5 ms longer: of 2 ranks 36 % of the steps, of 8 83 %.
   config.jitter_seconds = {0, 0, 0, 0, 0.005};
   const std::vector<RunTrace> runs = {MakeDdpRun(config)};
-  const Predictor predictor = Make(runs, FlatNetwork(0, 0));
+  RecordedPredictor predictor = Make(runs, FlatNetwork(0, 0));
   EXPECT_NEAR(predictor.Predict(Ddp(2))->step_seconds, 0.034, 1e-6);
   EXPECT_NEAR(predictor.Predict(Ddp(8))->step_seconds, 0.039, 1e-6);
 }
@@ -91,7 +92,7 @@ TEST(Predictor, PredictsWhatIsMeasuredOfRanksThatAreLateInTurn) {
   const auto runs = LoadRuns(dir);
   ASSERT_TRUE(runs.ok()) << runs.status();
   const double step_seconds = kMadeSingleStepSeconds / 0.8;
-  const Predictor predictor =
+  RecordedPredictor predictor =
       Make(*runs, FlatNetwork(kLateStudyAllReduceShare * step_seconds, 0));
   const auto prediction = predictor.Predict(Ddp(kRanks));
   ASSERT_TRUE(prediction.ok()) << prediction.status();
@@ -115,7 +116,7 @@ TEST(Predictor, SaysHowTheNetworkGrows) {
   network.collectives[0].growth_is_assumed = true;
   network.collectives[0].curves[0].world_size = 2;
   const std::vector<RunTrace> runs = {MakeDdpRun(Ranks(2))};
-  const Predictor predictor = Make(runs, network);
+  RecordedPredictor predictor = Make(runs, network);
   EXPECT_THAT(predictor.Predict(Ddp(8))->extrapolations,
               Contains(HasSubstr("grown as in a ring (assumed")));
   EXPECT_THAT(predictor.Predict(Ddp(2))->extrapolations, IsEmpty());
@@ -140,20 +141,20 @@ TEST(Predictor, SaysWhichBucketsAreBeyondTheMeasuredSizes) {
 }
 
 TEST(Predictor, RefusesWhereNothingWasRecorded) {
-  const auto none = Predictor::Create({}, FlatNetwork(0, 0), {});
+  const auto none = RecordedPredictor::Create({}, FlatNetwork(0, 0), {});
   EXPECT_EQ(none.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(none.status().message()),
               HasSubstr("//trainers:ddp -- --nproc=2 --traffic_steps=10"));
   const std::vector<RunTrace> bare = {MakeDdpRun({.traffic_steps = 0})};
-  EXPECT_THAT(
-      std::string(
-          Predictor::Create(bare, FlatNetwork(0, 0), {}).status().message()),
-      HasSubstr("--traffic_steps"));
+  EXPECT_THAT(std::string(RecordedPredictor::Create(bare, FlatNetwork(0, 0), {})
+                              .status()
+                              .message()),
+              HasSubstr("--traffic_steps"));
 }
 
 TEST(Predictor, RefusesLayoutsThatCannotBe) {
   const std::vector<RunTrace> runs = {MakeDdpRun(Ranks(1))};
-  const Predictor predictor = Make(runs, FlatNetwork(0, 0));
+  RecordedPredictor predictor = Make(runs, FlatNetwork(0, 0));
   EXPECT_EQ(predictor.Predict(Ddp(0)).status().code(),
             absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(predictor.Predict(Ddp(2, 0)).status().code(),
@@ -166,7 +167,7 @@ TEST(Predictor, PredictsHybrids) {
   config.gradient_bytes = {4e6, 1e6};
   config.all_reduce_seconds = 0.004;
   const std::vector<RunTrace> runs = {MakePipelineRun(config)};
-  const Predictor predictor = Make(runs, FlatNetwork(0, 1e-9));
+  RecordedPredictor predictor = Make(runs, FlatNetwork(0, 1e-9));
   const auto prediction = predictor.Predict({.pp = 2,
                                              .dp = 2,
                                              .schedule = "1f1b",
@@ -343,7 +344,7 @@ Score ScoreFromRuns(int repetitions, const std::vector<RunTrace>& held_out,
 }
 
 TEST(Candidates, HaveTheChunksThatRan) {
-  const Predictor predictor = Make(
+  RecordedPredictor predictor = Make(
       {MakePipelineRun({.pp = 2, .schedule = "interleaved_1f1b", .chunks = 4})},
       FlatNetwork(0, 0));
   std::vector<std::string> left_out;
@@ -446,7 +447,7 @@ TEST(Recommend, PicksThePipelineWhereCommunicationIsDear) {
   const std::vector<RunTrace> runs = {MakeDdpRun(Ranks(1, 64)),
                                       MakePipelineRun(Fast())};
   // A byte costs 10 ns: 60 ms for the gradients of ddp.
-  const Predictor predictor = Make(runs, FlatNetwork(0, 1e-8));
+  RecordedPredictor predictor = Make(runs, FlatNetwork(0, 1e-8));
   const auto best =
       Recommend(predictor, {.world_size = 2, .global_batch = 128});
   ASSERT_TRUE(best.ok()) << best.status();
@@ -465,7 +466,7 @@ TEST(Recommend, PicksDdpWhereCommunicationIsFree) {
   slow.costs = {0.01, 0.01, 0.01, 0.02, 0};
   const std::vector<RunTrace> runs = {MakeDdpRun(Ranks(1, 64)),
                                       MakePipelineRun(slow)};
-  const Predictor predictor = Make(runs, FlatNetwork(0, 0));
+  RecordedPredictor predictor = Make(runs, FlatNetwork(0, 0));
   const auto best =
       Recommend(predictor, {.world_size = 2, .global_batch = 128});
   ASSERT_TRUE(best.ok()) << best.status();
@@ -482,7 +483,7 @@ TEST(Recommend, FindsTheBetterBuckets) {
   const std::vector<RunTrace> runs = {MakeDdpRun(config)};
   // Only latency counts: 5 ms a call. Three take 15 ms from 18 on, one 5 ms
   // from 20 on.
-  const Predictor predictor = Make(runs, FlatNetwork(0.005, 0));
+  RecordedPredictor predictor = Make(runs, FlatNetwork(0.005, 0));
   const auto best =
       Recommend(predictor, {.world_size = 8, .global_batch = 512});
   ASSERT_TRUE(best.ok()) << best.status();
@@ -500,7 +501,7 @@ TEST(Recommend, KeepsToTheMemory) {
   small.bytes_per_activation = 1e6;
   const std::vector<RunTrace> runs = {MakeDdpRun(large),
                                       MakePipelineRun(small)};
-  const Predictor predictor = Make(runs, FlatNetwork(0, 0));
+  RecordedPredictor predictor = Make(runs, FlatNetwork(0, 0));
   RecommendConfig config{.world_size = 2, .global_batch = 128};
   config.memory_limit_bytes = 2e9;
   const auto best = Recommend(predictor, config);
@@ -522,7 +523,7 @@ TEST(Recommend, LeavesOutWhatIsNotKnownOrDoesNotDivide) {
   const std::vector<RunTrace> runs = {MakeDdpRun(Ranks(1)),
                                       MakePipelineRun(Fast()),
                                       MakePipelineRun(other_cut)};
-  const Predictor predictor = Make(runs, FlatNetwork(0, 0));
+  RecordedPredictor predictor = Make(runs, FlatNetwork(0, 0));
   const auto best =
       Recommend(predictor, {.world_size = 3, .global_batch = 192});
   ASSERT_TRUE(best.ok()) << best.status();

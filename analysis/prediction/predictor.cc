@@ -387,12 +387,12 @@ StepEstimate EstimateStep(absl::Span<const std::vector<StepSample>> runs,
   return estimate;
 }
 
-absl::StatusOr<Predictor> Predictor::Create(absl::Span<const RunTrace> runs,
-                                            const NetworkModel& network,
-                                            const ThroughputConfig& config) {
+absl::StatusOr<RecordedPredictor> RecordedPredictor::Create(
+    absl::Span<const RunTrace> runs, const NetworkModel& network,
+    const ThroughputConfig& config) {
   ASSIGN_OR_RETURN(const std::vector<const RunTrace*> usable,
                    PredictableRuns(runs, config));
-  Predictor predictor(network);
+  RecordedPredictor predictor(network);
   if (!usable.empty()) predictor.unit_ = UnitOf(usable[0]->ranks[0].run);
   predictor.pipelines_ = CollectPipelines(usable, config);
   absl::StatusOr<DdpRecordings> ddp = CollectDdp(usable, config);
@@ -414,7 +414,7 @@ absl::StatusOr<Predictor> Predictor::Create(absl::Span<const RunTrace> runs,
   return predictor;
 }
 
-absl::StatusOr<Prediction> Predictor::Predict(const Layout& layout) const {
+absl::StatusOr<Prediction> RecordedPredictor::Predict(const Layout& layout) {
   if (layout.dp < 1 || layout.pp < 1 || layout.micro_batch < 1 ||
       layout.micro_batches < 1 || layout.bucket_bytes < 0) {
     return absl::InvalidArgumentError(
@@ -434,7 +434,7 @@ absl::StatusOr<Prediction> Predictor::Predict(const Layout& layout) const {
   return prediction;
 }
 
-std::vector<Layout> Predictor::Candidates(
+std::vector<Layout> RecordedPredictor::Candidates(
     int64_t world_size, int64_t global_batch,
     std::vector<std::string>* left_out) const {
   std::vector<Layout> layouts =

@@ -117,7 +117,7 @@ std::string Assumptions(absl::Span<const Prediction> predictions) {
 
 }  // namespace
 
-absl::StatusOr<Recommendation> Recommend(const Predictor& predictor,
+absl::StatusOr<Recommendation> Recommend(RecordedPredictor& predictor,
                                          const RecommendConfig& config) {
   if (config.world_size < 1 || config.global_batch < 1 ||
       config.memory_limit_bytes < 0) {

@@ -82,10 +82,20 @@ absl::StatusOr<Layout> LayoutOf(const Cell& cell,
   return layout;
 }
 
-ScoredPrediction Compare(Prediction prediction, const Cell& cell) {
-  ScoredPrediction scored{.cell = &cell, .hosts = cell.hosts};
+ScoredPrediction Compare(Prediction prediction, const HeldOut& one) {
+  const Cell& cell = *one.cell;
+  ScoredPrediction scored{.cell = &cell,
+                          .model = one.model,
+                          .precision = one.precision,
+                          .hosts = cell.hosts};
   scored.measured_seconds = Median(cell.Values(&Throughput::step_seconds));
-  scored.counts_for_coverage = prediction.fitted_runs >= kFewestRunsForCoverage;
+  if (cell.memory.has_value()) {
+    scored.measured_bytes =
+        static_cast<double>(TotalBytes(cell.memory->measured));
+  }
+  scored.counts_for_coverage =
+      prediction.fitted_runs.value_or(kFewestRunsForCoverage) >=
+      kFewestRunsForCoverage;
   scored.prediction = std::move(prediction);
   return scored;
 }
@@ -111,6 +121,45 @@ std::optional<Regret> RegretOf(
   }
   if (choice == nullptr || best == nullptr) return std::nullopt;
   return Regret{layouts.size(), *choice, *best};
+}
+
+// Computes the medians and the coverage from points and regrets. Requires at
+// least one point.
+void SumUp(Score& score) {
+  std::vector<double> errors, widths, covered, regrets;
+  for (const ScoredPrediction& point : score.points) {
+    errors.push_back(std::abs(point.Error()));
+    const Interval& interval = point.prediction.step_interval;
+    widths.push_back((interval.high - interval.low) /
+                     point.prediction.step_seconds);
+    if (point.counts_for_coverage) covered.push_back(point.IsCovered() ? 1 : 0);
+  }
+  for (const Regret& regret : score.regrets) regrets.push_back(regret.Share());
+  score.median_absolute_error = Median(errors);
+  score.median_relative_width = Median(widths);
+  score.coverage = Mean(covered);
+  score.median_regret = Median(regrets);
+}
+
+// As ScoreHeldOut describes them.
+std::vector<Regret> RegretsOf(absl::Span<const ScoredPrediction> points,
+                              double memory_bytes) {
+  std::map<std::tuple<std::string, std::string, int64_t, int64_t, int64_t>,
+           std::vector<const ScoredPrediction*>>
+      groups;
+  for (const ScoredPrediction& one : points) {
+    const Layout& layout = one.prediction.layout;
+    groups[{one.model, one.precision, layout.ranks(), one.hosts,
+            layout.global_batch()}]
+        .push_back(&one);
+  }
+  std::vector<Regret> regrets;
+  for (const auto& [key, layouts] : groups) {
+    if (layouts.size() < 2) continue;
+    if (const auto regret = RegretOf(layouts, memory_bytes))
+      regrets.push_back(*regret);
+  }
+  return regrets;
 }
 
 std::string Covered(const ScoredPrediction& point) {
@@ -147,40 +196,22 @@ bool IsHeldOut(const Cell& cell, int64_t fit_up_to) {
          !cell.repetitions.front().captured;
 }
 
-void SumUp(Score& score) {
-  std::vector<double> errors, widths, covered, regrets;
-  for (const ScoredPrediction& point : score.points) {
-    errors.push_back(std::abs(point.Error()));
-    const Interval& interval = point.prediction.step_interval;
-    widths.push_back((interval.high - interval.low) /
-                     point.prediction.step_seconds);
-    if (point.counts_for_coverage) covered.push_back(point.IsCovered() ? 1 : 0);
+Score ScoreHeldOut(absl::Span<const HeldOut> held_out, double memory_bytes) {
+  Score score;
+  for (const HeldOut& one : held_out) {
+    absl::StatusOr<Prediction> prediction =
+        one.layout.ok() ? one.predictor->Predict(*one.layout)
+                        : absl::StatusOr<Prediction>(one.layout.status());
+    if (prediction.ok()) {
+      score.points.push_back(Compare(*std::move(prediction), one));
+    } else {
+      score.left_out.push_back(
+          absl::StrCat(one.cell->Name(), ": ", prediction.status().message()));
+    }
   }
-  for (const Regret& regret : score.regrets) regrets.push_back(regret.Share());
-  score.median_absolute_error = Median(errors);
-  score.median_relative_width = Median(widths);
-  score.coverage = Mean(covered);
-  score.median_regret = Median(regrets);
-}
-
-std::vector<Regret> RegretsOf(absl::Span<const ScoredPrediction> points,
-                              double memory_bytes) {
-  std::map<std::tuple<std::string, std::string, int64_t, int64_t, int64_t>,
-           std::vector<const ScoredPrediction*>>
-      groups;
-  for (const ScoredPrediction& one : points) {
-    const Layout& layout = one.prediction.layout;
-    groups[{one.model, one.precision, layout.ranks(), one.hosts,
-            layout.global_batch()}]
-        .push_back(&one);
-  }
-  std::vector<Regret> regrets;
-  for (const auto& [key, layouts] : groups) {
-    if (layouts.size() < 2) continue;
-    if (const auto regret = RegretOf(layouts, memory_bytes))
-      regrets.push_back(*regret);
-  }
-  return regrets;
+  score.regrets = RegretsOf(score.points, memory_bytes);
+  if (!score.points.empty()) SumUp(score);
+  return score;
 }
 
 absl::StatusOr<Score> ScorePredictions(absl::Span<const RunTrace> runs,
@@ -189,31 +220,20 @@ absl::StatusOr<Score> ScorePredictions(absl::Span<const RunTrace> runs,
                                        const NetworkModel& network,
                                        const ThroughputConfig& config) {
   const std::vector<RunTrace> fit = RunsToFit(runs, fit_up_to);
-  const absl::StatusOr<Predictor> predictor =
-      Predictor::Create(fit, network, config);
+  absl::StatusOr<RecordedPredictor> predictor =
+      RecordedPredictor::Create(fit, network, config);
   if (!predictor.ok()) {
     return absl::FailedPreconditionError(absl::StrCat(
         "fitting up to ", fit_up_to, " ranks: ", predictor.status().message()));
   }
-  Score score;
-  score.fitted_up_to = fit_up_to;
+  std::vector<HeldOut> held_out;
   for (const Cell& cell : cells) {
-    if (!IsHeldOut(cell, fit_up_to) || !IsPredictable(cell.run)) continue;
-    const absl::StatusOr<Layout> layout = LayoutOf(cell, runs);
-    absl::StatusOr<Prediction> prediction =
-        layout.ok() ? predictor->Predict(*layout)
-                    : absl::StatusOr<Prediction>(layout.status());
-    if (prediction.ok()) {
-      score.points.push_back(Compare(*std::move(prediction), cell));
-    } else {
-      score.left_out.push_back(
-          absl::StrCat(cell.Name(), ": ", prediction.status().message()));
-    }
+    if (IsHeldOut(cell, fit_up_to) && IsPredictable(cell.run))
+      held_out.push_back({&cell, LayoutOf(cell, runs), &*predictor});
   }
-  if (!score.points.empty()) {
-    SumUp(score);
-    return score;
-  }
+  Score score = ScoreHeldOut(held_out, /*memory_bytes=*/0);
+  score.fitted_up_to = fit_up_to;
+  if (!score.points.empty()) return score;
   return absl::FailedPreconditionError(
       score.left_out.empty()
           ? absl::StrCat("no runs of more than ", fit_up_to,

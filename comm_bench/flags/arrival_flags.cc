@@ -1,8 +1,7 @@
 #include "absl/flags/flag.h"
 #include "comm_bench/flags/flags.h"
 
-ABSL_FLAG(std::string, arrival_us, "",
-          "microseconds by which to delay ranks 0, 1, ...: 0,50");
+ABSL_FLAG(std::string, arrival_us, "", "delays of ranks 0, 1, ...: 0,50");
 
 namespace rankwise::comm_bench {
 

@@ -2,7 +2,7 @@
 #include "comm_bench/flags/flags.h"
 
 ABSL_FLAG(std::string, fake_skew_us, "",
-          "microseconds that ranks 0, 1, ... are late per call: 0,50");
+          "delays of ranks 0, 1, ... per call: 0,50");
 ABSL_FLAG(int, fake_tail_every, 0,
           "one call in this number is longer; 0: none");
 ABSL_FLAG(double, fake_tail_us, 0, "microseconds added to those calls");

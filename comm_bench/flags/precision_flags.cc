@@ -2,7 +2,7 @@
 #include "comm_bench/flags/flags.h"
 
 ABSL_FLAG(double, precision, 0.05,
-          "stop when the median's 95 % interval is within this share");
+          "relative 95 % interval of the median to stop at");
 ABSL_FLAG(double, max_seconds, 0.3, "stop measuring a size after this time");
 
 namespace rankwise::comm_bench {

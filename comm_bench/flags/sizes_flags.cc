@@ -9,7 +9,7 @@ ABSL_FLAG(std::string, min_bytes, "8", "the smallest size, such as 8 or 4K");
 ABSL_FLAG(std::string, max_bytes, "64M", "the largest size");
 ABSL_FLAG(double, factor, 4, "ratio of one size to the previous one");
 ABSL_FLAG(std::string, sizes, "",
-          "sizes separated by commas; replaces min_bytes, max_bytes, factor");
+          "8,4K,1M; replaces min_bytes, max_bytes, factor");
 
 namespace rankwise::comm_bench {
 

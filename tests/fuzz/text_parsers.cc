@@ -160,10 +160,10 @@ std::string StepFault(const plan::Setting& setting) {
   if (!steps.ok())
     return absl::StrCat("is no network: ", steps.status().message());
   for (const Layout& layout : layouts) {
-    const auto step = steps->Predict(layout);
-    if (step.ok() && IsPositive(step->seconds) &&
-        IsPositive(step->interval.high) &&
-        step->interval.low <= step->interval.high)
+    const auto step = steps->PredictInDetail(layout);
+    if (step.ok() && IsPositive(step->step_seconds) &&
+        IsPositive(step->step_interval.high) &&
+        step->step_interval.low <= step->step_interval.high)
       continue;
     return absl::StrCat("no time for ", layout.MeshName());
   }
