@@ -33,7 +33,7 @@
 #include "trainers/job.h"
 #include "trainers/layers/denormals.h"
 #include "trainers/loop/step.h"
-#include "trainers/observe/memory.h"
+#include "trainers/memory/measured_memory.h"
 #include "trainers/peak/peak_process.h"
 #include "trainers/peak_flag.h"
 

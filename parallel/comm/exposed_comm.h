@@ -6,10 +6,7 @@
 
 #include "c10/core/Device.h"
 #include "parallel/device/device_event.h"
-
-namespace c10d {
-class Work;
-}  // namespace c10d
+#include "torch/csrc/distributed/c10d/Work.hpp"
 
 namespace rankwise {
 
@@ -19,7 +16,11 @@ class ExposedComm {
  public:
   // Waits until `work` is done (on an accelerator the current stream waits, not
   // the host), and counts how long that took. Throws what `work` throws.
-  void Wait(c10d::Work& work, c10::Device device);
+  void Wait(c10d::Work& work, c10::Device device) {
+    DeviceEvent start(device);
+    work.wait();
+    sum_ += PendingDuration(std::move(start), DeviceEvent(device));
+  }
 
   // The sum so far; the next one begins at 0.
   PendingDuration Take() { return std::exchange(sum_, PendingDuration()); }

@@ -26,7 +26,7 @@
 #include "trainers/loop/config.h"
 #include "trainers/loop/training_run.h"
 #include "trainers/loop/worker.h"
-#include "trainers/observe/memory.h"
+#include "trainers/memory/measured_memory.h"
 
 #if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) && \
     !defined(__SANITIZE_THREAD__)

@@ -19,15 +19,14 @@
 #include "parallel/trace/operators.h"
 #include "records/text.h"
 #include "third_party/absl/status_macros.h"
-#include "trainers/loop/computed_memory.h"
-#include "trainers/loop/memory_meter.h"
 #include "trainers/loop/mesh_use.h"
 #include "trainers/loop/objective.h"
 #include "trainers/loop/optimizer.h"
 #include "trainers/loop/run_description.h"
 #include "trainers/loop/step.h"
 #include "trainers/loop/step_bytes.h"
-#include "trainers/observe/memory.h"
+#include "trainers/memory/computed_memory.h"
+#include "trainers/memory/measured_memory.h"
 #include "trainers/resume/restart.h"
 
 namespace rankwise {

@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "parallel/pipeline/simulation/memory.h"
-#include "trainers/loop/computed_memory.h"
+#include "trainers/memory/computed_memory.h"
 #include "trainers/stages/pipeline_plan.h"
 
 namespace rankwise {

@@ -1,7 +1,7 @@
 // What a layout takes of each rank's memory, by formula: before anything is
 // allocated. docs/memory.md says how close it comes.
-#ifndef RANKWISE_TRAINERS_LOOP_COMPUTED_MEMORY_H_
-#define RANKWISE_TRAINERS_LOOP_COMPUTED_MEMORY_H_
+#ifndef RANKWISE_TRAINERS_MEMORY_COMPUTED_MEMORY_H_
+#define RANKWISE_TRAINERS_MEMORY_COMPUTED_MEMORY_H_
 
 #include <c10/core/DeviceType.h>
 
@@ -35,6 +35,15 @@ int64_t ComputeActivations(const TrainConfig& config, c10::DeviceType device,
                            const ModelSpec& model, const LayerRange& range,
                            bool has_bf16_parameters = false);
 
+// The most bytes that gathered parameters, the all-gathers' outputs, whole
+// gradients and the reduce-scatters' inputs take at one time in a step of
+// `micro_batches`: what FullyShardedDataParallel::unsharded_bytes() measures.
+// Runs the engine's order (parallel/sharded/order) over the units that
+// ShardModel makes. 0 where nothing is sharded.
+int64_t ComputeUnsharded(const ModelSpec& model,
+                         const ModelPlacement& placement,
+                         int64_t micro_batches);
+
 }  // namespace rankwise
 
-#endif  // RANKWISE_TRAINERS_LOOP_COMPUTED_MEMORY_H_
+#endif  // RANKWISE_TRAINERS_MEMORY_COMPUTED_MEMORY_H_

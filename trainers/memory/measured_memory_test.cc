@@ -1,4 +1,4 @@
-#include "trainers/observe/memory.h"
+#include "trainers/memory/measured_memory.h"
 
 #include <ATen/ops/empty.h>
 #include <gtest/gtest.h>

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "trainers/observe/memory.h"
+#include "trainers/memory/measured_memory.h"
 
 namespace rankwise {
 namespace {

@@ -1,4 +1,4 @@
-#include "trainers/observe/caching_allocator.h"
+#include "trainers/memory/caching_allocator.h"
 
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/Device.h>

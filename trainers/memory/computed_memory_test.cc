@@ -1,5 +1,5 @@
 // The formulas against figures worked out by hand.
-#include "trainers/loop/computed_memory.h"
+#include "trainers/memory/computed_memory.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Memory for the host's tensors that steps use again and again.
-#ifndef RANKWISE_TRAINERS_OBSERVE_CACHING_ALLOCATOR_H_
-#define RANKWISE_TRAINERS_OBSERVE_CACHING_ALLOCATOR_H_
+#ifndef RANKWISE_TRAINERS_MEMORY_CACHING_ALLOCATOR_H_
+#define RANKWISE_TRAINERS_MEMORY_CACHING_ALLOCATOR_H_
 
 #include <c10/core/Allocator.h>
 
@@ -43,4 +43,4 @@ class CachingAllocator : public c10::Allocator {
 
 }  // namespace rankwise
 
-#endif  // RANKWISE_TRAINERS_OBSERVE_CACHING_ALLOCATOR_H_
+#endif  // RANKWISE_TRAINERS_MEMORY_CACHING_ALLOCATOR_H_
