@@ -1,4 +1,7 @@
-// How long it takes to assign gradients to buckets, and how many there are.
+// Measures the time of assigning gradients to buckets and counts the buckets.
+//   bazel run //parallel/ddp:bucket_benchmark
+// Arguments: number of parameter tensors (100,000 floats each), bucket size in
+// KiB.
 //   bazel run //parallel/ddp:bucket_benchmark
 // Arguments: parameter tensors of 100,000 floats each, bucket size in KiB.
 #include <cstdint>
@@ -13,7 +16,7 @@ namespace {
 
 void BM_AssignBuckets(benchmark::State& state) {
   constexpr int64_t kElements = 100000;
-  // Views of one buffer: only sizes count.
+  // Views of one buffer, since only the sizes matter.
   const at::Tensor storage = at::empty({kElements});
   std::vector<at::Tensor> parameters;
   for (int64_t i = 0; i < state.range(0); ++i) {

@@ -29,11 +29,11 @@
 namespace rankwise {
 namespace {
 
-// Sends gradients as 16-bit floats: casts a bucket to `dtype` (kHalf,
+// Reduces gradients as 16-bit floats: casts a bucket to `dtype` (kHalf,
 // kBFloat16), divides it by the group's size, all-reduces it and casts it back
-// into the bucket: Python's fp16_compress_hook and bf16_compress_hook. Half the
-// bytes on the wire; the sum is 16-bit too. Dividing first keeps kHalf's sum
-// from overflowing.
+// into the bucket, as Python's fp16_compress_hook and bf16_compress_hook do.
+// Halves the bytes on the wire; the sum is 16-bit too. Dividing first keeps
+// kHalf's sum from overflowing.
 class CompressHook : public c10d::CppCommHookInterface<
                          c10::intrusive_ptr<c10d::ProcessGroup>> {
  public:
@@ -59,9 +59,9 @@ class CompressHook : public c10d::CppCommHookInterface<
   const c10::ScalarType dtype_;
 };
 
-// Communicates nothing: hands every bucket back as it is, at once. What is left
-// of data parallelism is its bookkeeping. The state is when a bucket was last
-// handed over.
+// Returns every bucket unchanged, without communication, which leaves only the
+// bookkeeping of data parallelism. The state is the time at which a bucket was
+// last returned.
 class LocalHook
     : public c10d::CppCommHookInterface<std::shared_ptr<std::atomic<int64_t>>> {
  public:
@@ -129,7 +129,7 @@ DistributedDataParallel::Create(torch::nn::Module& module, const Group& group,
   }
   std::unique_ptr<DistributedDataParallel> ddp(
       new DistributedDataParallel(module, group, config));
-  // The order of Python's DDP: it is the order of collectives, too.
+  // Python DDP's order, which is also the order of its collectives.
   try {
     RETURN_IF_ERROR(VerifyModel(module, group));
     RETURN_IF_ERROR(ddp->CheckParameters());
@@ -185,8 +185,8 @@ absl::Status DistributedDataParallel::CheckParameters() const {
 void DistributedDataParallel::BuildReducer() {
   const int64_t first_bytes =
       std::min(config_.first_bucket_bytes, config_.bucket_cap_bytes);
-  // Where buckets will be rebuilt in the order of the gradients, Python starts
-  // with a single one, so as not to depend on the order of registration.
+  // If buckets will be rebuilt in gradient order, starts with a single bucket,
+  // as Python does, to be independent of the registration order.
   std::vector<size_t> limits{std::numeric_limits<int64_t>::max()};
   if (config_.find_unused_parameters && !config_.static_graph) {
     limits = {static_cast<size_t>(first_bytes),
@@ -225,9 +225,9 @@ void DistributedDataParallel::RegisterCommHook() {
 }
 
 void DistributedDataParallel::BeforeForward() {
-  // The first backward under static_graph reduces whatever sync says: that is
-  // where c10d learns the graph. What later micro-batches add is reduced as
-  // before.
+  // With static_graph the first backward reduces regardless of sync_: c10d
+  // records the graph in it. Gradients that later micro-batches add are reduced
+  // as usual.
   const bool recording = config_.static_graph && !graph_recorded_;
   step_syncs_ = sync_ || recording;
   if (step_syncs_) reducer_->prepare_for_forward();
@@ -240,7 +240,7 @@ void DistributedDataParallel::BeforeForward() {
 
 void DistributedDataParallel::BeforeBackward(
     const std::vector<torch::Tensor>& outputs) {
-  // Without sync, the buffers of this forward are local: rank 0's are sent
+  // Without sync the buffers of this forward stay local: rank 0's are broadcast
   // again only after the next synchronised step, as in Python.
   buffers_stale_ = step_syncs_;
   if (!step_syncs_) return;
@@ -265,8 +265,8 @@ void DistributedDataParallel::AfterBackward() {
     own_end = std::move(*end);
   exposed_ = 0;
   if (config_.static_graph && !graph_recorded_) {
-    // The first backward only counted gradients and left the reduction to this
-    // moment. Python queues it as the end of backward.
+    // The first backward only counted gradients and deferred the reduction.
+    // Python queues it at the end of backward.
     graph_recorded_ = true;
     comm_start_ns = SteadyNowNs();
     if (MarksBackward()) own_end.emplace(device_);
@@ -346,7 +346,7 @@ void DistributedDataParallel::RebuildBuckets() {
 }
 
 std::string DistributedDataParallel::BucketOrder() {
-  // After the first step PyTorch leaves this to the next forward.
+  // After the first step PyTorch defers this to the next forward.
   RebuildBuckets();
   std::vector<std::string> buckets;
   for (const std::vector<size_t>& bucket : Buckets())

@@ -1,4 +1,4 @@
-// What is particular to the engine on c10d::Reducer.
+// Behavior specific to the engine on c10d::Reducer.
 #include "parallel/ddp/distributed_data_parallel.h"
 
 #include <algorithm>
@@ -39,8 +39,8 @@ std::unique_ptr<Ddp> Make(torch::nn::Module& module, Communicator& comm,
   return Make(module, comm.world(), config);
 }
 
-// Trains one process on all ranks' rows; the extra layer is used in the steps
-// and on the ranks that `used` says.
+// Trains one process on all ranks' rows; `used` selects the steps and ranks
+// that use the extra layer.
 using Used = std::function<bool(int step, int rank)>;
 
 std::unique_ptr<TestNet> TrainAlone(int steps, int world_size,
@@ -94,8 +94,8 @@ TEST(DdpTest, ManySmallBuckets) {
   });
 }
 
-// The buckets, in reduction order, of layers of `layer_bytes` (multiples of
-// 64).
+// Returns the bucket sizes, in reduction order, for layers of `layer_bytes`
+// (multiples of 64).
 std::vector<int64_t> BucketsOf(const std::vector<int64_t>& layer_bytes,
                                const DdpConfig& config) {
   std::vector<int64_t> bytes;
@@ -113,7 +113,7 @@ std::vector<int64_t> BucketsOf(const std::vector<int64_t>& layer_bytes,
       for (const auto& layer : *layers) {
         const torch::Tensor y = layer->as<torch::nn::Linear>()->forward(x);
         loss = loss + y.sum();
-        x = x + y.mean();  // so that the layers' gradients come in order
+        x = x + y.mean();  // so that the layers' gradients arrive in order
       }
       ddp->BeforeBackward({loss});
       loss.backward();
@@ -162,7 +162,7 @@ TEST(DdpTest, TheLastBucketIsSmallWhereAskedFor) {
                               .last_bucket_bytes = bytes});
   };
   EXPECT_THAT(with_last(0), testing::ElementsAre(1024, 6144, 1024));
-  // Parameters are not cut: a last one above the limit is not split off.
+  // Parameters are not split: a last one above the limit stays in its bucket.
   EXPECT_THAT(with_last(512), testing::ElementsAre(1024, 6144, 1024));
   const auto two_buckets = [](int64_t bytes) {
     return BucketsOfEightKib({.bucket_cap_bytes = 7168,
@@ -352,7 +352,7 @@ TEST(DdpTest, SparseEmbeddingGradients) {
   });
 }
 
-// As in a mesh of two pipelines' stages and two replicas.
+// A mesh of two pipeline stages and two replicas.
 TEST(DdpTest, RunsAlongAnyAxisOfAMesh) {
   OnRanks(4, [](Communicator& comm) {
     const auto layout = MeshLayout::Create({{"dp", 2}, {"pp", 2}}, 4);
@@ -363,7 +363,7 @@ TEST(DdpTest, RunsAlongAnyAxisOfAMesh) {
       const Group& group = (*mesh)->group(axis);
       TestNet net, alone;
       const int line = group.ranks()[0];
-      Fill(net, 1 + comm.rank());  // the first of the line wins
+      Fill(net, 1 + comm.rank());  // the line's first rank's values must win
       Fill(alone, 1 + line);
       auto ddp = Make(net, group);
       for (int step = 0; step < 3; ++step) {
@@ -416,7 +416,7 @@ torch::autograd::Engine& Engine() {
 TEST(BackwardEndTest, LiesBetweenTheGradientsAndWhatIsQueuedWithThem) {
   const torch::Tensor weight = at::ones({4}).requires_grad_();
   std::optional<DeviceEvent> gradient, waiting;
-  // As c10d::Reducer does with the last gradient.
+  // As c10d::Reducer does for the last gradient.
   weight.register_hook([&](const torch::Tensor&) {
     gradient.emplace(at::kCPU);
     Engine().queue_callback([&] { waiting.emplace(at::kCPU); });

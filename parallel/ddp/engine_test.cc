@@ -1,4 +1,4 @@
-// What every data-parallel engine must do, tested on both over real Gloo.
+// The contract of every data-parallel engine, tested on both over real Gloo.
 
 #include <memory>
 #include <string>
@@ -171,7 +171,7 @@ TEST_P(EngineTest, SkippedCommunicationLeavesEveryRankItsOwn) {
         each->scale.fill_(1 + comm.rank());
         ZeroGradients(*each);
       }
-      // The reducer orders its buckets anew before the second step, together.
+      // Before the second step the reducer rebuilds its buckets collectively.
       if (step == 2) comm.StartTraffic();
       Backward(net, **engine, BatchOf(step, comm.rank()));
       LossOf(alone, BatchOf(step, comm.rank())).backward();
@@ -218,7 +218,7 @@ TEST_P(EngineTest, RefusesAModelWithNothingToTrain) {
   });
 }
 
-// Division by two is exact, so dividing before the sum or after is the same.
+// Division by two is exact, so the order of division and sum does not matter.
 TEST(EnginesTest, AgreeToTheLastBitAtWorldSizeTwo) {
   OnRanks(2, [](Communicator& comm) {
     TestNet a, b, c;

@@ -18,7 +18,7 @@ TEST(AllReduceSyncTest, AveragesEachStageInPlace) {
   OnRanks(2, [](Communicator& comm) {
     const double rank = comm.rank();
     const at::Tensor a = WithGradient(at::full({2, 3}, 1 + rank));
-    // Laid out channels-last, as convolutions' are.
+    // In channels-last format, like convolution gradients.
     const at::Tensor b =
         WithGradient(at::arange(24)
                          .view({1, 2, 3, 4})
@@ -37,8 +37,8 @@ TEST(AllReduceSyncTest, AveragesEachStageInPlace) {
   });
 }
 
-// The second bucket would not end if ranks had
-// exchanged different numbers of bytes in the first.
+// The second bucket would hang if ranks had exchanged different numbers of
+// bytes in the first.
 TEST(AllReduceSyncTest, AParameterThatOneReplicaDidNotUseCountsAsZeros) {
   OnRanks(2, [](Communicator& comm) {
     const bool uses = comm.rank() == 0;
@@ -64,7 +64,7 @@ TEST(AllReduceSyncTest, OneReplicaKeepsItsGradients) {
   EXPECT_TRUE(a.grad().equal(at::ones({3})));
 }
 
-// at::cat would have promoted them.
+// at::cat would have promoted them to one dtype.
 TEST(AllReduceSyncTest, DtypesAreReducedApart) {
   OnRanks(2, [](Communicator& comm) {
     const double rank = comm.rank();

@@ -1,4 +1,4 @@
-// Data parallelism over a hierarchical all-reduce against the flat one.
+// Data parallelism over a hierarchical all-reduce, compared to the flat one.
 
 #include <memory>
 #include <string>
@@ -37,7 +37,7 @@ INSTANTIATE_TEST_SUITE_P(Both, HierarchicalDdpTest, testing::Bool(),
                            return info.param ? "Reducer" : "Simple";
                          });
 
-// fp32 and SGD; only the order of additions differs.
+// fp32 and SGD: only the order of additions differs.
 TEST_P(HierarchicalDdpTest, TrainsAsTheFlatOne) {
   OnHosts({0, 0, 1, 1}, [](Communicator& comm) {
     TestNet flat, levels;

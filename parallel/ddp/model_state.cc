@@ -25,12 +25,12 @@ namespace {
 
 using torch::nn::Module;
 
-// Parameters and buffers are sent in flat pieces of this size, of which two
-// have memory at a time. (Python's DDP takes 250 MiB: of most models, a second
-// copy.)
+// Size of the flat pieces in which parameters and buffers are broadcast; two
+// are allocated at a time. (Python's DDP uses 250 MiB, a second copy of most
+// models.)
 constexpr size_t kBroadcastBytes = size_t{16} << 20;
 
-// Each tensor once, under its first name.
+// Returns each tensor once, under its first name.
 std::vector<NamedTensor> Unique(
     const torch::OrderedDict<std::string, torch::Tensor>& tensors) {
   std::unordered_set<const c10::TensorImpl*> seen;
@@ -61,7 +61,8 @@ std::string Form(const torch::Tensor& tensor) {
   return form;
 }
 
-// One line per parameter and buffer, "parameter 'fc.weight'\tFloat [2, 3]".
+// Returns a line per parameter and buffer: "parameter 'fc.weight'\tFloat [2,
+// 3]".
 std::string Describe(const torch::nn::Module& module) {
   std::string text;
   for (const NamedTensor& item : ModelParameters(module)) {
@@ -76,8 +77,8 @@ std::string Describe(const torch::nn::Module& module) {
   return text;
 }
 
-// Every rank's description, by place, padded to the length of the longest;
-// empty when all are equal.
+// Returns every rank's description, by group rank, padded to the longest;
+// returns an empty list if all are equal.
 absl::StatusOr<std::vector<std::string>> ExchangeIfDifferent(
     const std::string& own, const Group& group) {
   const auto hash =
@@ -109,10 +110,10 @@ absl::StatusOr<std::vector<std::string>> ExchangeIfDifferent(
 
 using Lines = std::vector<std::string>;
 
-// How line `index` of two descriptions differs; `ranks`: theirs, in the job.
+// Returns how line `index` of two descriptions differs; `ranks` are global.
 std::string Difference(const Lines& first, const Lines& other, size_t index,
                        std::pair<int, int> ranks) {
-  // A tensor's name and form.
+  // Returns a tensor's name and form.
   const auto entry =
       [&](const Lines& lines) -> std::pair<std::string, std::string> {
     if (index >= lines.size()) return {"missing", ""};
@@ -156,7 +157,7 @@ absl::Status FirstDifference(const std::vector<std::string>& texts,
                    "; build the same model on every rank"));
 }
 
-// The ranks, in the job, whose value is not the most frequent one. The first
+// Returns the global ranks whose value is not the most frequent one. The first
 // rank's value wins a tie.
 std::vector<int> Outliers(const std::vector<int64_t>& values,
                           const Group& group) {

@@ -21,7 +21,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// Holds a tensor of another module.
+// Registers a tensor of another module.
 struct Tied : torch::nn::Module {
   explicit Tied(const at::Tensor& shared) {
     register_parameter("weight", shared);
@@ -52,7 +52,7 @@ std::vector<std::string> Names(const std::vector<NamedTensor>& tensors) {
   return names;
 }
 
-// Net is not held by a shared_ptr here: a plain object must do.
+// Net is deliberately not held by a shared_ptr.
 TEST(ModelStateTest, OwnTensorsComeBeforeChildrensAndSharedOnesOnce) {
   Net net;
   EXPECT_THAT(Names(ModelParameters(net)),
@@ -96,7 +96,7 @@ struct AnyNet : torch::nn::Module {
   }
 };
 
-// Builds a model per rank; all ranks must give the same refusal.
+// Builds a model per rank and returns the refusal, which all ranks must share.
 std::string Refusal(int world_size,
                     const std::function<void(AnyNet&, int rank)>& build) {
   std::vector<std::string> messages(world_size);

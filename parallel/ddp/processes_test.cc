@@ -1,4 +1,4 @@
-// Data parallelism over real processes: this test starts itself once per rank.
+// Data parallelism over real processes: this test spawns itself once per rank.
 #include <spawn.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -23,8 +23,8 @@ namespace {
 
 constexpr int kSteps = 5;
 
-// `--rank RANK WORLD_SIZE FOLDER`: trains, then writes the distance to a
-// process that saw all ranks' rows, and the parameters' fingerprint.
+// `--rank RANK WORLD_SIZE FOLDER`: trains, then writes the distance from a
+// process trained on all ranks' rows, and the parameters' fingerprint.
 int RunRank(int rank, int world_size, const std::string& folder) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   auto comm = ConnectRank(rank, world_size, folder + "/processes.store");
@@ -41,7 +41,7 @@ int RunRank(int rank, int world_size, const std::string& folder) {
   }
   const absl::Status diverged = CheckDivergence(net, comm->world());
   TORCH_CHECK(diverged.ok(), diverged.ToString());
-  ddp->reset();  // before its process group
+  ddp->reset();  // must precede its process group
   uint64_t hash = 0;
   for (const torch::Tensor& value : Values(net)) {
     hash = hash * 31 + FingerprintTensor(value);

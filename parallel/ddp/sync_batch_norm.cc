@@ -46,15 +46,15 @@ std::vector<int64_t> AllButChannels(const at::Tensor& x) {
   return dims;
 }
 
-// [C] to [1, C, 1, ...], which broadcasts to `x`.
+// Reshapes [C] to [1, C, 1, ...], which broadcasts to `x`.
 at::Tensor AlignTo(const at::Tensor& channels, const at::Tensor& x) {
   std::vector<int64_t> shape(x.dim(), 1);
   shape[1] = channels.numel();
   return channels.view(shape);
 }
 
-// Sums of 1, x and x^2, [2C + 1] in fp64: what was computed about the rank's
-// own mean in the input's precision loses nothing by being added up there.
+// Returns the sums of x, x^2 and 1, [2C + 1] in fp64. Moments about the rank's
+// own mean, computed in the input's precision, lose nothing by the conversion.
 at::Tensor RawMoments(const at::Tensor& x) {
   const int64_t channels = x.size(1);
   const at::TensorOptions options = x.options().dtype(at::kDouble);
@@ -68,9 +68,10 @@ at::Tensor RawMoments(const at::Tensor& x) {
                   at::full({1}, count, options)});
 }
 
-// Of the whole batch: one all-reduce of raw moments in fp64, to which each rank
-// adds what it computed about its own mean. A collective of `group`, whose
-// ranks may hold batches of different sizes, empty ones too.
+// Returns the moments of the whole batch by one all-reduce of raw moments in
+// fp64, which each rank derives from the moments about its own mean. A
+// collective of `group`; ranks may hold batches of different sizes, including
+// empty ones.
 BatchMoments MomentsOf(const at::Tensor& x, double eps,
                        c10d::ProcessGroup& group) {
   const int64_t channels = x.size(1);
@@ -96,7 +97,7 @@ at::Tensor Scale(const at::Tensor& weight, const BatchMoments& moments) {
   return moments.invstd * weight.to(moments.invstd.scalar_type());
 }
 
-// In x's dtype and memory format.
+// Returns the normalised x in its dtype and memory format.
 at::Tensor Normalize(const at::Tensor& x, const at::Tensor& weight,
                      const at::Tensor& bias, const BatchMoments& moments) {
   at::Tensor y = Centered(x, moments).mul_(AlignTo(Scale(weight, moments), x));
@@ -104,9 +105,9 @@ at::Tensor Normalize(const at::Tensor& x, const at::Tensor& weight,
   return y.to(x.scalar_type());
 }
 
-// From sums over all ranks. dx = w / s * (dy - mean(dy) - (x - mean) / s^2 *
-// mean(dy * (x - mean))): Ioffe and Szegedy, Batch Normalization (2015),
-// section 3.
+// Returns dx from sums over all ranks: dx = w / s * (dy - mean(dy) - (x - mean)
+// / s^2 * mean(dy * (x - mean))): Ioffe and Szegedy, Batch Normalization
+// (2015), section 3.
 at::Tensor InputGradient(const at::Tensor& dy, const at::Tensor& x,
                          const at::Tensor& weight, const BatchMoments& moments,
                          const at::Tensor& sum_dy,
@@ -118,14 +119,14 @@ at::Tensor InputGradient(const at::Tensor& dy, const at::Tensor& x,
   return dx.mul_(AlignTo(Scale(weight, moments), x)).to(x.scalar_type());
 }
 
-// What is no tensor of the function.
+// Non-tensor arguments.
 struct Setup {
   double eps;
   c10::intrusive_ptr<c10d::ProcessGroup> group;
   BatchMoments* moments;  // out
 };
 
-// The layout that the kernels are to find in everything that is shaped like x.
+// Returns the memory format to use for every tensor shaped like x.
 at::MemoryFormat FormatOf(const at::Tensor& x) {
   for (at::MemoryFormat format :
        {at::MemoryFormat::ChannelsLast, at::MemoryFormat::ChannelsLast3d}) {
@@ -184,7 +185,8 @@ class SyncBatchNormFunction : public OnceDifferentiable<SyncBatchNormFunction> {
   }
 };
 
-// running += factor * (batch - running) where `learns`, a bool of the device.
+// running += factor * (batch - running) if `learns`, a bool tensor on the
+// device.
 void MoveTowards(torch::Tensor running, const torch::Tensor& batch,
                  const torch::Tensor& factor, const torch::Tensor& learns) {
   const torch::Tensor target =
@@ -195,7 +197,7 @@ void MoveTowards(torch::Tensor running, const torch::Tensor& batch,
 using torch::nn::Module;
 using ModulePtr = std::shared_ptr<Module>;
 
-// The layer to replace `module` by; null if `module` is not a BatchNorm.
+// Returns the replacement for `module`, or nullptr if it is not a BatchNorm.
 std::shared_ptr<SyncBatchNormImpl> Synced(const Module& module,
                                           const Group& group) {
   std::shared_ptr<SyncBatchNormImpl> synced;
@@ -238,7 +240,7 @@ void ReplaceInContainer(Module& parent, const Replaced& layer) {
 // by the replaced layer.
 void ConvertBelow(Module& parent, const std::string& prefix, const Group& group,
                   std::map<const Module*, Replaced>& all) {
-  // A copy: what it lists is replaced on the way.
+  // A copy, because the loop replaces children.
   const auto children = parent.named_children();
   for (const auto& child : children) {
     const std::string name = absl::StrCat(prefix, child.key());
@@ -282,7 +284,7 @@ void SyncBatchNormImpl::Register() {
   const auto trains = [](const torch::Tensor& parameter) {
     return parameter.defined() && parameter.requires_grad();
   };
-  // In the order of BatchNorm's own registration; undefined ones too.
+  // In BatchNorm's own registration order, including undefined tensors.
   register_parameter("weight", weight_, trains(weight_));
   register_parameter("bias", bias_, trains(bias_));
   register_buffer("running_mean", running_mean_);
@@ -312,8 +314,8 @@ torch::Tensor SyncBatchNormImpl::ForwardTogether(const torch::Tensor& x) {
       SyncBatchNormForward(x, weight_, bias_, options_.eps(), group_);
   if (running_mean_.defined()) {
     at::NoGradGuard no_grad;
-    // Without a momentum the mean over all batches so far; asking the device
-    // for their number would wait for it.
+    // Without a momentum, the mean over all batches so far. Reading their count
+    // on the host would synchronise with the device.
     const torch::Tensor factor =
         options_.momentum().has_value()
             ? at::scalar_tensor(*options_.momentum(), torch::kDouble)
@@ -339,7 +341,7 @@ absl::StatusOr<int64_t> ConvertToSyncBatchNorm(Module& model,
   std::map<const Module*, Replaced> all;
   ConvertBelow(model, "", group, all);
   for (const auto& [module, layer] : all) {
-    // Something that still holds a layer would go on calling it.
+    // The other owner of a layer would continue to call it.
     if (layer.old_layer.use_count() == 1) continue;
     return absl::FailedPreconditionError(absl::StrCat(
         "batch norm '", layer.name,

@@ -38,7 +38,7 @@ std::unique_ptr<Communicator> ConnectGpu(int rank, int world_size,
   return *std::move(comm);
 }
 
-// Runs `body` once per rank, each on a thread with a GPU of its own.
+// Runs `body` once per rank, each on a thread with its own GPU.
 void OnGpus(int world_size, const std::function<void(Communicator&)>& body) {
   static std::atomic<int> group{0};
   const std::string store =
@@ -83,12 +83,12 @@ TEST(SyncBatchNormGpuTest, FourGpusEqualBatchNormOfTheWholeBatch) {
   CheckCases(4);
 }
 
-// Nothing in forward and backward asks the device how far it is.
+// Neither forward nor backward synchronises the host with the device.
 TEST(SyncBatchNormGpuTest, CanBeCaptured) {
   if (auto why = WhyNotOn(1); !why.empty()) GTEST_SKIP() << why;
   OnGpus(1, [](Communicator& comm) {
     const NormCase c = NormCases(1).front();
-    // Starts NCCL, which cannot be captured.
+    // Initialises NCCL, which cannot be captured.
     NormalizeShare(c, comm);
     const at::Tensor x = at::randn({6, 5}, comm.device()).requires_grad_();
     auto graph = MakeDeviceGraph(comm.device());

@@ -45,7 +45,7 @@ double Difference(const torch::Tensor& a, const torch::Tensor& b) {
   return (a - b).abs().max().item<double>();
 }
 
-// A converted layer and one that was left as it was.
+// A converted layer and an unconverted one.
 struct Pair {
   explicit Pair(const BatchNormOptions& options, Communicator& comm)
       : whole(options), model(BatchNorm1d(options)) {
@@ -98,7 +98,7 @@ TEST(SyncBatchNormTest, EvaluatesByRunningStatisticsWithoutTheOthers) {
     Pair pair(BatchNormOptions(3), comm);
     pair.model->eval();
     pair.whole->eval();
-    if (comm.rank() == 1) return;  // would be missed
+    if (comm.rank() == 1) return;  // a collective would hang
     const torch::Tensor x = Rows(0, 4);
     EXPECT_EQ(Difference(pair.model->forward(x), pair.whole(x)), 0);
   });
@@ -133,7 +133,7 @@ TEST(SyncBatchNormTest, AloneIsBatchNorm) {
   });
 }
 
-// Layers in every kind of container, and one that two modules share.
+// Layers in every kind of container, including one that two modules share.
 struct Nested : torch::nn::Module {
   Nested() {
     const BatchNorm1d shared(3);

@@ -1,4 +1,4 @@
-// For tests: a small model for ranks as threads to train.
+// For tests: a small model to train on ranks that are threads.
 #ifndef RANKWISE_PARALLEL_DDP_TEST_RANKS_H_
 #define RANKWISE_PARALLEL_DDP_TEST_RANKS_H_
 
@@ -12,7 +12,7 @@
 
 namespace rankwise {
 
-// Three layers, one more that a step may leave out, and two buffers.
+// Three layers, another that a step may omit, and two buffers.
 struct TestNet : torch::nn::Module {
   TestNet();
   torch::Tensor forward(const torch::Tensor& x, bool use_extra = true);
@@ -22,22 +22,22 @@ struct TestNet : torch::nn::Module {
   torch::Tensor steps;  // buffer, int64
 };
 
-// Parameters that depend on nothing but the seed. Leaves the global generator
-// alone, which threads share.
+// Sets the parameters as a function of the seed only. Does not touch the global
+// generator, which threads share.
 void Fill(torch::nn::Module& module, uint64_t seed);
 
 struct TestBatch {
   torch::Tensor x, y;
 };
-// The rows of `rank` in the global batch of a step.
+// Returns the rows of `rank` in the global batch of a step.
 TestBatch BatchOf(int step, int rank, int rows = 4);
-// The rows of all ranks.
+// Returns the rows of all ranks.
 TestBatch GlobalBatch(int step, int world_size, int rows = 4);
 
 torch::Tensor LossOf(TestNet& net, const TestBatch& batch,
                      bool use_extra = true);
 
-// BeforeForward to AfterBackward; the loss is multiplied by `weight`.
+// Runs BeforeForward to AfterBackward, with the loss multiplied by `weight`.
 void Backward(TestNet& net, DataParallelEngine& engine, const TestBatch& batch,
               bool use_extra = true, double weight = 1);
 
@@ -46,7 +46,7 @@ void Descend(torch::nn::Module& module, double rate = 0.1);
 std::vector<torch::Tensor> Gradients(const torch::nn::Module& module);
 std::vector<torch::Tensor> Values(const torch::nn::Module& module);
 
-// The largest absolute difference between two lists of tensors.
+// Returns the largest absolute difference between two lists of tensors.
 double Distance(const std::vector<torch::Tensor>& a,
                 const std::vector<torch::Tensor>& b);
 

@@ -33,7 +33,7 @@ Inputs InputsOf(const NormCase& c, torch::Device device) {
                std::accumulate(c.rows.begin(), c.rows.end(), int64_t{0}));
   const std::vector<int64_t> channels{c.example[0]};
   Inputs inputs;
-  // Rounded to the case's type at once: what is compared is the arithmetic.
+  // Rounded to the case's type first, so that only the arithmetic is compared.
   inputs.x = (Drawn(shape, 1) * 2 + c.mean).to(c.type).to(device);
   inputs.g = Drawn(shape, 2).to(c.type).to(device);
   inputs.weight = (Drawn(channels, 3) + 1).to(device);
@@ -41,7 +41,7 @@ Inputs InputsOf(const NormCase& c, torch::Device device) {
   return inputs;
 }
 
-// The rows of `rank`.
+// Returns the rows of `rank`.
 torch::Tensor Rows(const NormCase& c, const torch::Tensor& whole, int rank) {
   const int64_t start =
       std::accumulate(c.rows.begin(), c.rows.begin() + rank, int64_t{0});
@@ -117,7 +117,7 @@ NormResult NormalizeWhole(const NormCase& c, int rank, torch::Device device) {
   const torch::Tensor x = Leaf(inputs.x.to(torch::kFloat));
   const torch::Tensor weight = Leaf(inputs.weight), bias = Leaf(inputs.bias);
   NormResult result;
-  // With momentum 1 they become the batch's.
+  // With momentum 1 they become the batch's statistics.
   result.mean = at::zeros(c.example[0], device);
   result.variance = at::ones(c.example[0], device);
   const torch::Tensor y = at::batch_norm(
@@ -141,7 +141,7 @@ NormResult NormalizeShare(const NormCase& c, Communicator& comm) {
       kEps, comm.world());
   EXPECT_EQ(batch.output.scalar_type(), c.type);
   EXPECT_EQ(batch.output.strides(), x.strides());
-  // Not laid out as x: gradients come as they like.
+  // Deliberately not in x's layout: gradients may arrive in any.
   batch.output.backward(Rows(c, inputs.g, comm.rank()));
   EXPECT_EQ(x.grad().scalar_type(), c.type);
   NormResult result{batch.output.detach().to(torch::kFloat),
@@ -157,7 +157,7 @@ NormResult NormalizeShare(const NormCase& c, Communicator& comm) {
 
 void ExpectSame(const NormCase& c, const NormResult& got,
                 const NormResult& want) {
-  // Half a unit in the last place, and a little.
+  // Slightly more than half a unit in the last place.
   const double rounding = c.type == torch::kBFloat16 ? 0.005
                           : c.type == torch::kHalf   ? 0.001
                                                      : 1e-5;

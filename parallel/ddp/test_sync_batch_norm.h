@@ -1,4 +1,4 @@
-// For tests: the same batch normalised whole and spread over ranks.
+// For tests: the same batch normalised whole and distributed over ranks.
 #ifndef RANKWISE_PARALLEL_DDP_TEST_SYNC_BATCH_NORM_H_
 #define RANKWISE_PARALLEL_DDP_TEST_SYNC_BATCH_NORM_H_
 
@@ -18,29 +18,29 @@ struct NormCase {
   bool channels_last = false;
   torch::ScalarType type = torch::kFloat;
   bool affine = true;
-  double mean = 0;  // of the input, whose deviation is about 2
+  double mean = 0;  // of the input, whose standard deviation is about 2
 };
 
-// 2-D to 5-D, channels-last, unequal and empty batches, 16-bit floats, a mean
-// far from 0. `world_size` ranks.
+// Returns cases for `world_size` ranks: 2-D to 5-D, channels-last, unequal and
+// empty batches, 16-bit floats, a mean far from 0.
 std::vector<NormCase> NormCases(int world_size);
 
-// Of sum(y * g) for a fixed g. fp32 throughout.
+// Results and gradients of sum(y * g) for a fixed g, in fp32.
 struct NormResult {
-  torch::Tensor y, dx;           // of the rows asked for
+  torch::Tensor y, dx;           // of the given rank's rows
   torch::Tensor dweight, dbias;  // of the whole batch; 0 without affine
   torch::Tensor mean, variance;  // of the whole batch; unbiased
 };
 
-// By torch::nn::BatchNorm, on the whole batch in fp32 whatever the case's type;
-// rows of `rank`.
+// Normalises the whole batch by torch::nn::BatchNorm, always in fp32; y and dx
+// are the rows of `rank`.
 NormResult NormalizeWhole(const NormCase& c, int rank, torch::Device device);
 
-// By SyncBatchNormForward, on this rank's rows.
+// Normalises this rank's rows by SyncBatchNormForward.
 NormResult NormalizeShare(const NormCase& c, Communicator& comm);
 
-// Fails the test where they differ by more than 1e-5 of a value's size; 16-bit
-// y and dx by more than their own rounding.
+// Fails the test if they differ by more than 1e-5 relative; 16-bit y and dx may
+// differ by their rounding.
 void ExpectSame(const NormCase& c, const NormResult& got,
                 const NormResult& want);
 
