@@ -31,8 +31,8 @@ namespace rankwise {
 
 namespace {
 
-// Gives the log, which may lag behind waiting threads, a moment to get `done`;
-// false when it does not.
+// Waits up to 100 ms for `done`, since the log may lag behind waiting threads.
+// Returns done().
 template <typename Done>
 bool AwaitLog(Done done) {
   const Deadline deadline(absl::Milliseconds(100));
@@ -65,10 +65,9 @@ absl::Status CheckTensor(const char* what, const at::Tensor& tensor) {
 
 }  // namespace
 
-// What a Communicator is made of, and how it comes to be.
 struct Communicator::Parts {
-  // Groups that are left to the end of the process keep the watchdog's thread,
-  // which must not call back here then.
+  // Leaked groups keep the watchdog's thread alive, which must not call back
+  // here after this.
   ~Parts() { StandDown(); }
 
   RankEnv env;
@@ -81,10 +80,10 @@ struct Communicator::Parts {
   StoreConnection connection;
   std::vector<int> hosts;
   std::shared_ptr<CollectiveLog> log = std::make_shared<CollectiveLog>();
-  std::unique_ptr<Heartbeat> heartbeat;  // none when there are no peers
+  std::unique_ptr<Heartbeat> heartbeat;  // nullptr without peers
   std::shared_ptr<ProcessGroups> groups;
   c10::intrusive_ptr<c10d::ProcessGroup> process_group;  // of all ranks
-  std::shared_ptr<Watchdog> watchdog;                    // none: ends are told
+  std::shared_ptr<Watchdog> watchdog;  // nullptr if backends report completion
   bool failed = false;
 
   bool has_peers() const {
@@ -97,10 +96,10 @@ struct Communicator::Parts {
   absl::Status AgreeOnHosts();
   absl::Status Connect();
   void StartWatchdog();
-  // Gives what is in flight some time to end, and ends the watchdog.
+  // Waits briefly for collectives in flight, and stops the watchdog.
   void EndWatchdog();
-  // Who calls this explains what has failed. Does not return where the watchdog
-  // does that: it ends the process.
+  // Claims the report of a failure for the calling thread. Does not return if
+  // the watchdog already reports it: that ends the process.
   void StandDown();
   void Abort();
 };
@@ -124,7 +123,7 @@ absl::Status Communicator::Parts::Meet() {
   if (backend->pretends_peers) {
     connection.store = c10::make_intrusive<c10d::HashStore>();
   } else {
-    // As long as a link may be down without ending the job.
+    // The store may be silent as long as a collective may take.
     ASSIGN_OR_RETURN(connection,
                      Rendezvous(env, {.timeout = config.rendezvous_timeout,
                                       .file_store = config.file_store,
@@ -133,8 +132,8 @@ absl::Status Communicator::Parts::Meet() {
   return absl::OkStatus();
 }
 
-// Ranks that each took the one GPU they see for their own find out here when
-// they were wrong: who has not required GPUs then does without.
+// Detects ranks that share a GPU because each took the only one it sees for its
+// own; with --device=auto they fall back to the CPU.
 absl::Status Communicator::Parts::CheckGpus() {
   if (!hardware.built_with_cuda || !has_peers()) return absl::OkStatus();
   const bool shared = absl::StartsWith(requested_device, "cuda:");
@@ -149,7 +148,7 @@ absl::Status Communicator::Parts::CheckGpus() {
   return Place();
 }
 
-// What all ranks must be configured with alike to connect.
+// Checks settings that must be equal on all ranks for them to connect.
 absl::Status Communicator::Parts::CheckSettings() {
   if (!has_peers()) return absl::OkStatus();
   const std::string own =
@@ -202,8 +201,8 @@ absl::Status Communicator::Parts::Connect() {
   return absl::OkStatus();
 }
 
-// Before the groups, which hand it their works. The heartbeat begins after
-// them; nothing is in flight before.
+// Called before the groups exist, since they hand their works to the watchdog.
+// The heartbeat starts after them, before any collective.
 void Communicator::Parts::StartWatchdog() {
   WatchdogConfig watchdog_config;
   watchdog_config.rank = env.rank;
@@ -214,8 +213,8 @@ void Communicator::Parts::StartWatchdog() {
       [gpu = device](const std::function<void()>& poll) {
         BesideCaptures(gpu, poll);
       };
-  // These two refer to the parts, and are called in GiveUp only, which
-  // StandDown rules out.
+  // These two refer to the parts. Only GiveUp calls them, which StandDown
+  // prevents.
   watchdog_config.heartbeat = [this] { return heartbeat.get(); };
   watchdog_config.abort = [this] { groups->Abort(); };
   watchdog_config.dump_recorder = [on_gpu = device.is_cuda()] {
@@ -226,14 +225,14 @@ void Communicator::Parts::StartWatchdog() {
   watchdog = std::make_shared<Watchdog>(std::move(watchdog_config), log);
 }
 
-// NCCL's abort may hang with the GPU.
+// NCCL's abort may hang if the GPU does.
 void Communicator::Parts::Abort() {
   constexpr absl::Duration kPatience = absl::Seconds(5);
   if (watchdog == nullptr) return groups->Abort();
   RunWithin(kPatience, [aborted = groups] { aborted->Abort(); });
 }
 
-// A GPU may be some steps behind the host.
+// A GPU may lag some steps behind the host.
 void Communicator::Parts::EndWatchdog() {
   constexpr absl::Duration kForTheGpu = absl::Seconds(10);
   if (watchdog == nullptr) return;
@@ -280,13 +279,13 @@ Communicator::~Communicator() {
   const CollectiveReport suspect = parts.log->Suspect();
   const bool broken = IsStuck(*parts.log) || parts.failed;
   if (parts.heartbeat != nullptr) {
-    // Who leaves because of what has failed is not why others fail.
+    // A rank that leaves after a failure elsewhere is not its cause.
     if (suspect.state == CollectiveReport::State::kFailed) {
       parts.heartbeat->MarkFailed(suspect.description);
     }
     parts.heartbeat->Leave();
-    // Closing a connection may discard what a slower peer has yet to read, and
-    // a server's end takes the store from peers that explain a failure.
+    // Closing a connection may discard data that a slower peer has yet to read,
+    // and peers that explain a failure need the store's server.
     if (!broken || parts.connection.is_server) {
       AwaitDepartures(*parts.connection.store, parts.env.world_size,
                       broken ? kForPeersToExplain : kForPeersToFinish);
@@ -298,8 +297,9 @@ Communicator::~Communicator() {
     parts.groups->ShutDown();
   }
   if (IsStuck(*parts.log) || (broken && parts.watchdog != nullptr)) {
-    // Gloo's destructor would wait for what never comes, until the collective
-    // timeout. Its threads sleep; the process's end closes the connections.
+    // Gloo's destructor would wait for missing peers until the collective
+    // timeout. Its threads sleep; the end of the process closes the
+    // connections.
     (void)parts.process_group.release();
     parts.groups->Leak();
   }
@@ -423,8 +423,8 @@ absl::StatusOr<std::vector<at::Tensor>> Communicator::AllGather(
 
 absl::Status Communicator::Barrier() {
   try {
-    // Past ProcessGroup::barrier, which keeps a tensor in a static variable and
-    // so cannot be called by two ranks that are threads.
+    // Bypasses ProcessGroup::barrier, which keeps a tensor in a static variable
+    // and so cannot be called by two ranks that are threads.
     c10d::BarrierOptions options;
     options.device = device();
     process_group()->getBackend(device().type())->barrier(options)->wait();
@@ -458,21 +458,21 @@ absl::Status Communicator::ExplainFailure(absl::string_view attempted,
        of_communication);
   Heartbeat* const heartbeat = parts_->heartbeat.get();
   if (!by_collective && heartbeat != nullptr) {
-    // So that the others name this rank, and not what they then miss from it.
+    // The other ranks then name this rank, not the messages missing from it.
     heartbeat->MarkFailed(failure.attempted);
   } else if (heartbeat == nullptr && runs_on_device() &&
              (by_collective || of_communication)) {
-    parts_->failed = true;  // closing in good order might hang
+    parts_->failed = true;  // an orderly shutdown might hang
     parts_->Abort();
   }
   if (!by_collective || heartbeat == nullptr)
     return DescribeOtherFailure(failure);
   parts_->failed = true;
   failure.order = heartbeat->MarkFailed(failure.collective.description);
-  // Both sides of a mismatch find it by themselves.
+  // Both sides detect a mismatch by themselves.
   if (IsMismatch(error)) return DescribeMismatch(failure);
-  // Ranks that wait for this one learn now that it has failed, and not when its
-  // process ends: along a chain of ranks that would add up.
+  // Fails ranks that wait for this one now rather than when this process ends:
+  // along a chain of ranks the delays would add up.
   parts_->Abort();
   return ExplainByPeers(failure, *parts_->connection.store);
 }

@@ -24,36 +24,36 @@
 namespace rankwise {
 
 struct CommConfig {
-  // auto, or a name in the table of backends.h. auto: nccl when the build has
-  // CUDA and every local rank has a GPU of its own; on CPUs shm on one machine,
-  // mpi on several if whoever started the ranks serves PMIx; else gloo.
+  // "auto" or a name in the table of backends.h. "auto" selects nccl if the
+  // build has CUDA and every local rank has its own GPU; otherwise shm on one
+  // machine, mpi on several if the ranks' launcher serves PMIx, else gloo.
   std::string backend = "auto";
-  // auto, cpu, cuda (rank i takes cuda:LOCAL_RANK) or cuda:N, the only way for
-  // ranks to share a GPU.
+  // auto, cpu, cuda (rank i uses cuda:LOCAL_RANK) or cuda:N, which alone lets
+  // ranks share a GPU.
   std::string device = "auto";
-  // For the store and all ranks to be there; also for NCCL to connect.
+  // Limit for the store and all ranks to appear, and for NCCL to connect.
   absl::Duration rendezvous_timeout = absl::Seconds(60);
-  // How long a collective may take before it fails. Under NCCL the process then
-  // explains it and ends with exit code 1, by itself: see watchdog.h.
+  // Limit of one collective. Under NCCL the watchdog then reports the failure
+  // and ends the process with exit code 1: see watchdog.h.
   absl::Duration collective_timeout = absl::Minutes(5);
-  // Follow Gloo's collectives by polling, as NCCL's. For tests of that.
+  // Monitors Gloo's collectives by polling, like NCCL's. For tests.
   bool poll_gloo = false;
   // Compare every collective's kind, shapes and dtype across ranks before it
   // runs: one extra barrier and gather each.
   bool check_collectives = false;
-  // File through which ranks meet, which must not exist before the job; empty:
-  // a TCP store at MASTER_ADDR:MASTER_PORT.
+  // File through which ranks meet; it must not exist before the job. If empty,
+  // ranks meet in a TCP store at MASTER_ADDR:MASTER_PORT.
   std::string file_store;
-  // What backend=fake pretends.
+  // Configuration of backend=fake.
   FakeBackendConfig fake;
 };
 
 enum class ReduceOp { kSum, kAverage, kMin, kMax, kProduct };
 
 // Owns the store and the process group. The collectives below block until their
-// result is in place (on a GPU: what is given to the current stream afterwards
-// finds it there; the host does not wait), and are called by one thread at a
-// time, in the same order on every rank.
+// result is in place (on a GPU: until it is visible to work submitted to the
+// current stream afterwards; the host does not wait). Call them from one thread
+// at a time, in the same order on every rank.
 //
 //   absl::StatusOr<RankEnv> env = ReadRankEnv();
 //   if (!env.ok()) return env.status();
@@ -66,15 +66,14 @@ class Communicator {
   // Meets the other ranks and connects to them; blocks for up to
   // `rendezvous_timeout`. DeadlineExceeded names the missing ranks, Unavailable
   // a MASTER_ADDR that cannot be reached, InvalidArgument a configuration that
-  // cannot work or that the ranks do not share. Under backend=fake nobody is
-  // met.
+  // cannot work or differs between ranks. backend=fake contacts no rank.
   static absl::StatusOr<std::unique_ptr<Communicator>> Create(
       const RankEnv& env, const CommConfig& config);
 
-  // Fails what is still in flight, and closes all connections. Destroy whatever
-  // uses process_group() first, on a GPU also graphs that hold its collectives:
-  // NCCL waits for them, and is left as it is, with a line on stderr, after 30
-  // s.
+  // Fails collectives in flight and closes all connections. First destroy all
+  // users of process_group(), on a GPU also graphs that contain its
+  // collectives: NCCL waits for them; after 30 s it is leaked, with a message
+  // on stderr.
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
@@ -82,75 +81,77 @@ class Communicator {
   const RankEnv& env() const;
   int rank() const;
   int world_size() const;
-  // Its name in the table of backends.h: "gloo".
+  // Name in the table of backends.h: "gloo".
   absl::string_view backend() const;
-  // The host of each rank of the job (HostsOf, placement.h). Without peers: as
-  // many ranks on each as RankEnv says.
+  // Host number of each rank of the job (HostsOf, placement.h). Without peers,
+  // local_world_size consecutive ranks share a host.
   const std::vector<int>& hosts() const;
-  // Whether other ranks answer: neither alone, nor over the fake backend.
+  // False for a single rank and over the fake backend.
   bool has_peers() const;
-  // Whether collectives of device()'s tensors run in its streams (NCCL), so
-  // that graphs can hold them.
+  // Whether collectives on device()'s tensors run in its streams (NCCL), so
+  // that graphs can capture them.
   bool runs_on_device() const;
   c10::Device device() const;
-  // Why a build with CUDA computes on the CPU although the device was left
-  // open, in a line to print once; else "".
+  // Why a build with CUDA runs on the CPU although no device was requested, as
+  // a line to print once; otherwise "".
   absl::string_view why_on_cpu() const;
-  // Why backend=auto has taken backend(), likewise.
+  // Why backend=auto selected backend(), as a line to print once; otherwise "".
   absl::string_view why_backend() const;
-  // Carries collectives of CPU tensors, and of CUDA tensors when device() is a
+  // Supports collectives on CPU tensors, and on CUDA tensors if device() is a
   // GPU.
   const c10::intrusive_ptr<c10d::ProcessGroup>& process_group() const;
   // All ranks of the job.
   Group world();
 
-  // A group of some ranks, over the same backends; place i in it is rank
-  // ranks[i]. Collective over all ranks of the job, which make as many groups
-  // in the same order; at each call the groups they name are the same or
-  // disjoint. ExplainFailure calls it by `name`. Use it no longer than the
-  // communicator. InvalidArgument without this rank in `ranks`, or with one
-  // that is none or comes twice; Unavailable when the others cannot be reached.
+  // Creates a group of some ranks over the same backends; place i in it is rank
+  // ranks[i]. Collective over all ranks of the job, which create the same
+  // number of groups in the same order; the groups created by one call on
+  // different ranks must be equal or disjoint. ExplainFailure calls the group
+  // `name`. The group must not outlive the communicator. InvalidArgument if
+  // `ranks` lacks this rank, repeats a rank or has a number that is not a rank;
+  // Unavailable if the other ranks cannot be reached.
   absl::StatusOr<Group> NewGroup(absl::string_view name,
                                  const std::vector<int>& ranks);
 
-  // This rank's membership, narrowed to `group`, for ranks that do other work
-  // than the rest of the job: collectives, rank() and world_size() are the
-  // group's; env() and ExplainFailure remain the job's. `group` is one of
-  // NewGroup's. The result must not outlive this communicator.
+  // Returns this rank's membership narrowed to `group`, for ranks whose work
+  // differs from the rest of the job: collectives, rank() and world_size() are
+  // the group's; env() and ExplainFailure remain the job's. `group` must come
+  // from NewGroup. The result must not outlive this communicator.
   std::unique_ptr<Communicator> Within(const Group& group);
-  // The communicator that Within was called on; this one, if it is not
+  // The communicator on which Within was called; this one if it is not
   // narrowed.
   Communicator& job() { return job_ == nullptr ? *this : *job_; }
 
-  // How ExplainFailure is to call each rank of the job, in addition to its
-  // number: "pp 1, tp 0".
+  // Sets the place of each rank of the job, which ExplainFailure prints after
+  // its number: "pp 1, tp 0".
   void NameRanks(std::vector<std::string> places);
 
   // Reduces `tensor` (any shape, contiguous) in place over all ranks.
   absl::Status AllReduce(at::Tensor& tensor, ReduceOp op = ReduceOp::kSum);
-  // Overwrites `tensor` with rank `root`'s.
+  // Overwrites `tensor` with that of rank `root`.
   absl::Status Broadcast(at::Tensor& tensor, int root);
-  // Every rank's `tensor`, in order of rank; shapes must agree.
+  // Returns every rank's `tensor`, in rank order; shapes must agree.
   absl::StatusOr<std::vector<at::Tensor>> AllGather(const at::Tensor& tensor);
-  // Returns when every rank has called it.
+  // Blocks until every rank has called it.
   absl::Status Barrier();
 
-  // Turns an exception thrown out of communication in any group, here or inside
+  // Converts an exception thrown by communication in any group, here or inside
   // DDP's backward, into a Status that names the collective, its group,
   // sequence number and shapes, and the ranks that are dead or did not arrive.
-  // `attempted` opens the message: "backward of step 17". Asks the other ranks
-  // through the store, which takes up to 3 s, and closes the connections first,
-  // so that ranks that wait for this one fail at once and can explain it too:
-  // the communicator cannot be used afterwards.
+  // `attempted` opens the message: "backward of step 17". Closes the
+  // connections, so that ranks waiting for this one fail at once and can
+  // explain it too, then queries the other ranks through the store for up to 3
+  // s. The communicator cannot be used afterwards.
   absl::Status ExplainFailure(absl::string_view attempted,
                               const std::exception& error);
 
-  // Steady-clock time of the last collective's start; 0 before the first.
+  // Steady-clock time of the last collective's start, in ns; 0 before the
+  // first.
   int64_t last_collective_start_ns() const;
 
-  // What this rank communicates in any group from StartTraffic to StopTraffic;
-  // TakeTraffic stops and hands it over. Called while no other thread starts
-  // anything.
+  // Record this rank's communication in all groups from StartTraffic to
+  // StopTraffic. TakeTraffic stops recording and returns the events. No other
+  // thread may start a collective during these calls.
   void StartTraffic();
   void StopTraffic();
   std::vector<CommEvent> TakeTraffic();
@@ -159,8 +160,8 @@ class Communicator {
   struct Parts;
   explicit Communicator(std::shared_ptr<Parts> parts);
   std::shared_ptr<Parts> parts_;
-  Communicator* job_ = nullptr;  // null: not narrowed
-  Group narrowed_to_;            // with job_
+  Communicator* job_ = nullptr;  // nullptr unless narrowed
+  Group narrowed_to_;            // valid with job_
 };
 
 }  // namespace rankwise

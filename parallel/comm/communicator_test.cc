@@ -1,4 +1,4 @@
-// Communicators of real processes: what they compute, and how they fail.
+// Communicators of real processes: results and failures.
 #include "parallel/comm/communicator.h"
 
 #include <unistd.h>
@@ -101,7 +101,7 @@ std::vector<std::string> RankOfTwo(int rank, int port) {
       "MASTER_ADDR=127.0.0.1",           absl::StrCat("MASTER_PORT=", port)};
 }
 
-// Stopped in its first second: what it started then it has told nobody.
+// Stopped in its first second, before it published its first collective.
 TEST(CommunicatorTest, NothingIsSaidOfWhatAStoppedRankStartedUnheard) {
   const std::vector<std::string> argv = {
       Runfile("parallel/comm/test_rank"), "--scenario=stop",
@@ -115,7 +115,7 @@ TEST(CommunicatorTest, NothingIsSaidOfWhatAStoppedRankStartedUnheard) {
 }
 
 TEST(CommunicatorTest, AListenerThatNeverAnswersIsNotWaitedForForever) {
-  // The system accepts connections for it.
+  // The kernel accepts connections on its behalf.
   const absl::StatusOr<Listener> silent = Listen(/*loopback_only=*/true, 0);
   ASSERT_TRUE(silent.ok()) << silent.status();
   TestProcess process(
@@ -133,7 +133,7 @@ TEST(CommunicatorTest, AListenerThatNeverAnswersIsNotWaitedForForever) {
   close(silent->fd);
 }
 
-// 192.0.2.0/24 is for documentation (RFC 5737): nobody's.
+// 192.0.2.0/24 is reserved for documentation (RFC 5737).
 TEST(CommunicatorTest, AnAddressOfAnotherMachineIsNamedByTheRankThatServes) {
   TestProcess process(
       {Runfile("parallel/comm/test_rank"), "--rendezvous_timeout=1s"},

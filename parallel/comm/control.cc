@@ -13,7 +13,7 @@
 namespace rankwise {
 namespace {
 
-// The largest tags that MPI guarantees; engines count theirs up from 0.
+// The largest tags that MPI guarantees; engines number theirs from 0.
 constexpr int kTag = 32766;
 constexpr int kTextTag = 32767;
 

@@ -1,5 +1,4 @@
-// Decisions that ranks take together through their store, before they have a
-// process group.
+// Joint decisions of ranks through their store, before a process group exists.
 #ifndef RANKWISE_PARALLEL_COMM_DECIDE_TOGETHER_H_
 #define RANKWISE_PARALLEL_COMM_DECIDE_TOGETHER_H_
 
@@ -17,11 +16,12 @@ class Store;
 
 namespace rankwise {
 
-// Returns on every rank what rank 0's `decide` returns for the `own` of all
-// ranks, in rank order. Each `topic` may be used once per job. Collective.
+// Returns on every rank the result of rank 0's `decide`, which receives the
+// `own` of all ranks in rank order. Each `topic` may be used once per job.
+// Collective.
 //
 // Unavailable if a rank does not answer within the store's timeout; the error
-// names that rank, and the launcher learns it from the store (ReportBlame).
+// names that rank, which is also reported to the launcher (ReportBlame).
 absl::StatusOr<std::string> DecideTogether(
     c10d::Store& store, const std::string& topic, const RankEnv& env,
     const std::string& own,

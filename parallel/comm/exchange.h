@@ -20,8 +20,8 @@ namespace rankwise {
 // the other ranks can finish their part.
 class Exchange {
  public:
-  // `exposed`: where the wait is counted; it must outlive this object. Null:
-  // the wait is not counted.
+  // Adds the wait to `exposed`, which must outlive this object, unless it is
+  // nullptr.
   Exchange(c10::intrusive_ptr<c10d::Work> work, at::Tensor input,
            at::Tensor output, ExposedComm* exposed);
   // For a group of one rank: holds `tensor` until the current stream has
@@ -38,22 +38,23 @@ class Exchange {
   at::Tensor Finish();
 
  private:
-  c10::intrusive_ptr<c10d::Work> work_;  // null: finished, or one rank's
+  c10::intrusive_ptr<c10d::Work> work_;  // nullptr if finished or single-rank
   at::Tensor input_, output_;
-  std::optional<DeviceEvent> written_;  // only for a group of one rank
+  std::optional<DeviceEvent> written_;  // set only for a group of one rank
   ExposedComm* exposed_ = nullptr;
 };
 
-// All require a group of several ranks and throw what the process group throws.
+// These require a group of several ranks and throw the process group's
+// exceptions.
 
 // Reduces contiguous `x` in place.
 Exchange StartAllReduce(const at::Tensor& x, const Group& group,
                         ExposedComm* exposed,
                         const c10d::ReduceOp& op = c10d::ReduceOp::SUM);
-// x [...] of all ranks: [ranks, ...].
+// Gathers x [...] of all ranks to [ranks, ...].
 Exchange StartAllGather(const at::Tensor& x, const Group& group,
                         ExposedComm* exposed);
-// Contiguous x [ranks, ...]: the sum of the ranks' x[place], [...].
+// Sums x[place] of contiguous x [ranks, ...] over the ranks; returns [...].
 Exchange StartReduceScatter(const at::Tensor& x, const Group& group,
                             ExposedComm* exposed);
 

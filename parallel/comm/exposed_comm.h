@@ -1,4 +1,4 @@
-// How long a rank's computation only waited for communication.
+// Time for which a rank's computation waits for communication alone.
 #ifndef RANKWISE_PARALLEL_COMM_EXPOSED_COMM_H_
 #define RANKWISE_PARALLEL_COMM_EXPOSED_COMM_H_
 
@@ -10,19 +10,19 @@
 
 namespace rankwise {
 
-// The sum along one axis of the mesh since it was last taken. Used by one
-// thread at a time, as forward and backward do.
+// Accumulates the exposed time along one axis of the mesh. Used by one thread
+// at a time, as forward and backward do.
 class ExposedComm {
  public:
   // Waits until `work` is done (on an accelerator the current stream waits, not
-  // the host), and counts how long that took. Throws what `work` throws.
+  // the host), and adds the elapsed time. Rethrows the exception of `work`.
   void Wait(c10d::Work& work, c10::Device device) {
     DeviceEvent start(device);
     work.wait();
     sum_ += PendingDuration(std::move(start), DeviceEvent(device));
   }
 
-  // The sum so far; the next one begins at 0.
+  // Returns the sum and resets it to 0.
   PendingDuration Take() { return std::exchange(sum_, PendingDuration()); }
 
  private:

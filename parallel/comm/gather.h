@@ -11,14 +11,14 @@
 
 namespace rankwise {
 
-// Returns every rank's `tensor` on the host, ordered by place in the group;
-// without a process group only this rank's. Collective: shapes and types must
-// agree, devices may differ. An error names the operation `attempted`.
+// Returns every rank's `tensor` on the host, in order of place in the group;
+// without a process group, this rank's alone. Collective: shapes and types must
+// agree, devices may differ. Errors name the operation `attempted`.
 absl::StatusOr<std::vector<at::Tensor>> GatherToHost(
     const at::Tensor& tensor, const Group& group,
     absl::string_view attempted = "all_gather");
 
-// The same for all ranks of `comm`; if it is null, for this rank alone.
+// The same over all ranks of `comm`; with nullptr, for this rank alone.
 absl::StatusOr<std::vector<at::Tensor>> GatherToHost(const at::Tensor& tensor,
                                                      Communicator* comm);
 

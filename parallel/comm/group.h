@@ -1,5 +1,5 @@
-// A line of ranks that communicate: all of the job, or those along one axis of
-// a mesh. What an engine runs on.
+// A group of communicating ranks: all ranks of the job, or those along one axis
+// of a mesh. Engines run on a group.
 #ifndef RANKWISE_PARALLEL_COMM_GROUP_H_
 #define RANKWISE_PARALLEL_COMM_GROUP_H_
 
@@ -14,7 +14,7 @@ namespace rankwise {
 
 class Communicator;
 
-// Cheap to copy. Use it no longer than its communicator.
+// Cheap to copy. Must not outlive its communicator.
 class Group {
  public:
   // This process alone: one rank, without peers or a process group.
@@ -28,18 +28,18 @@ class Group {
         process_group_(std::move(process_group)),
         communicator_(communicator) {}
 
-  // "dp": of the axis; as ExplainFailure calls it.
+  // Name in ExplainFailure's messages, such as the axis: "dp".
   const std::string& name() const { return name_; }
   int size() const { return static_cast<int>(ranks_.size()); }
   // This rank's place in the group: its rank in process_group().
   int place() const { return place_; }
-  // The ranks in the job, by place.
+  // Ranks of the job, by place.
   const std::vector<int>& ranks() const { return ranks_; }
-  // Null for an axis of one rank in a job of several.
+  // nullptr for an axis of one rank in a job of several.
   const c10::intrusive_ptr<c10d::ProcessGroup>& process_group() const {
     return process_group_;
   }
-  // Explains what fails in the group. Null for a process without peers.
+  // Explains failures in the group. nullptr for a process without peers.
   Communicator* communicator() const { return communicator_; }
 
  private:

@@ -37,7 +37,7 @@ using Future = c10::ivalue::Future;
 using GroupPtr = c10::intrusive_ptr<c10d::ProcessGroup>;
 using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
-// The result of an all-reduce, which ends with its last part.
+// The result of an all-reduce, complete when its last part is.
 class WholeWork : public c10d::Work {
  public:
   explicit WholeWork(c10::intrusive_ptr<Future> future)
@@ -77,9 +77,10 @@ class WholeWork : public c10d::Work {
 // An all-reduce whose first part has been started.
 struct Pending {
   at::Tensor result;
-  at::Tensor tensor;  // it, flat
-  at::Tensor whole;   // the same, or a copy that divides by the ranks of a host
-  at::Tensor part;    // of this rank
+  at::Tensor tensor;  // flat view of `result`
+  // `tensor`, or a copy padded to a multiple of the ranks of a host.
+  at::Tensor whole;
+  at::Tensor part;  // this rank's part
   // Applies to each of the three collectives separately; kUnsetTimeout stands
   // for the timeout of the collective's group.
   std::chrono::milliseconds timeout = c10d::kUnsetTimeout;
@@ -87,13 +88,13 @@ struct Pending {
   c10::intrusive_ptr<Future> future;
 };
 
-// What the thread of one group works on. The first part is started by who asks
-// for the all-reduce; the others follow here, in the same order on every rank.
+// Work of one group's thread. The caller of allreduce starts the first part;
+// the thread starts the others, in the same order on every rank.
 struct Queue {
-  // Two groups of the ranks of this host: which of a reduce-scatter and an
-  // all-gather starts first is not the same on all ranks.
+  // Two groups of this host's ranks: the order in which a reduce-scatter and an
+  // all-gather start may differ between ranks.
   GroupPtr scatter, gather;
-  GroupPtr across;  // the ranks with this one's place on their hosts
+  GroupPtr across;  // the ranks at this one's place on their hosts
 
   std::mutex mutex;
   std::condition_variable changed;
@@ -118,7 +119,8 @@ void FinishParts(Queue& queue, Pending& all_reduce) {
   }
 }
 
-// Until the queue stops and is empty. After a failure all others fail, too.
+// Runs until the queue stops and is empty. After a failure all later
+// all-reduces fail, too.
 void Serve(const std::shared_ptr<Queue>& queue) {
   const at::DisableRecordFunctionGuard not_the_models_operators;
   std::exception_ptr failure;
@@ -137,7 +139,7 @@ void Serve(const std::shared_ptr<Queue>& queue) {
       failure = std::current_exception();
     }
     lock.lock();
-    queue->busy = false;  // before who waits goes on, and may destroy the group
+    queue->busy = false;  // before waiters wake, which may destroy the group
     lock.unlock();
     if (failure == nullptr) {
       next.future->markCompleted(std::vector<at::Tensor>{next.result});
@@ -160,8 +162,8 @@ class HierarchicalProcessGroup : public c10d::ProcessGroup {
   }
   // Detaches the thread where a join might never return: on the thread itself,
   // when a future's callback drops the group's last reference, and while work
-  // is pending, as in a failed group, whose collectives end with the
-  // communicator.
+  // is pending, as in a failed group, whose collectives complete only with the
+  // communicator's destruction.
   ~HierarchicalProcessGroup() override {
     std::unique_lock<std::mutex> lock(queue_->mutex);
     queue_->stops = true;
@@ -204,7 +206,7 @@ class HierarchicalProcessGroup : public c10d::ProcessGroup {
   }
 
  private:
-  // The same on all ranks.
+  // Gives the same answer on all ranks.
   static bool Divides(const std::vector<at::Tensor>& tensors,
                       const c10d::AllreduceOptions& opts) {
     return tensors.size() == 1 && tensors[0].is_cpu() &&
@@ -218,7 +220,7 @@ class HierarchicalProcessGroup : public c10d::ProcessGroup {
   std::thread thread_;
 };
 
-// The ranks of the group by host, in the order of their places.
+// The group's ranks by host, in order of place.
 std::vector<std::vector<int>> RanksByHost(const Group& group) {
   const std::vector<int>& hosts = group.communicator()->hosts();
   std::map<int, std::vector<int>> by_host;
@@ -234,7 +236,7 @@ bool AreUneven(const std::vector<std::vector<int>>& hosts) {
   });
 }
 
-// Empty, or why an all-reduce over these hosts has no levels.
+// Why an all-reduce over these hosts cannot be hierarchical; "" if it can.
 std::string WhyFlat(const std::vector<std::vector<int>>& hosts) {
   if (hosts.size() == 1) return "all ranks are on one host";
   if (AreUneven(hosts)) {
@@ -249,7 +251,7 @@ std::string WhyFlat(const std::vector<std::vector<int>>& hosts) {
   return hosts[0].size() == 1 ? "every host has one rank" : "";
 }
 
-// Seconds of an all-reduce of 4 MiB: the median of three on the slowest rank.
+// Seconds of a 4 MiB all-reduce: the median of three on the slowest rank.
 double MeasuredSeconds(const Group& group, const Group& flat) {
   constexpr int64_t kNumbers = 1 << 20;
   std::vector<at::Tensor> data = {at::zeros({kNumbers})};
@@ -272,7 +274,7 @@ std::string OverHosts(const std::vector<std::vector<int>>& hosts) {
                       hosts[0].size(), " ranks");
 }
 
-// The faster one of both, the same on all ranks.
+// Returns the faster of the two, the same on all ranks.
 absl::StatusOr<ChosenAllReduce> Measure(const Group& flat,
                                         const Group& hierarchical) {
   try {

@@ -31,7 +31,7 @@ Group LevelsOf(Communicator& comm) {
   return *std::move(group);
 }
 
-// Different on every rank.
+// Differs between ranks.
 at::Tensor DataOf(int rank, int64_t count) {
   return at::sin(at::arange(count, at::kFloat) * 0.7 + 3.0 * rank);
 }
@@ -48,7 +48,7 @@ TEST(HierarchicalTest, SumsAreThoseOfAllRanks) {
            {0, 0, 1, 1}, {0, 1, 0, 1}, {0, 0, 0, 1, 1, 1}}) {
     OnHosts(hosts, [&](Communicator& comm) {
       const Group group = LevelsOf(comm);
-      // Also sizes that the ranks of a host do not divide.
+      // Includes sizes that are no multiple of the ranks of a host.
       for (const int64_t count : {1, 2, 5, 1000, 100003}) {
         Tensors data = {DataOf(comm.rank(), count)};
         const at::Tensor buffer = data[0];
@@ -130,7 +130,7 @@ TEST(HierarchicalTest, AWaitEndsAfterItsTimeout) {
   });
 }
 
-// As when a completion callback destroys the engine that owns the group.
+// Such as a completion callback that destroys the engine owning the group.
 TEST(HierarchicalTest, ACallbackMayHaveTheLastReference) {
   OnHosts({0, 0, 1, 1}, [](Communicator& comm) {
     std::promise<void> ended;

@@ -46,7 +46,7 @@ size_t IndexOf(const std::vector<MeshAxis>& axes, absl::string_view name) {
   TORCH_CHECK(false, "the mesh ", AsFlags(axes), " has no axis ", name);
 }
 
-// How far apart in rank two neighbours along axis `index` are.
+// Distance in rank between neighbors along axis `index`.
 int StrideOf(const std::vector<MeshAxis>& axes, size_t index) {
   int stride = 1;
   for (size_t i = index + 1; i < axes.size(); ++i) stride *= axes[i].size;
@@ -58,7 +58,7 @@ int StrideOf(const std::vector<MeshAxis>& axes, size_t index) {
 absl::StatusOr<MeshLayout> MeshLayout::Create(std::vector<MeshAxis> axes,
                                               int world_size) {
   RETURN_IF_ERROR(CheckAxes(axes));
-  double ranks = 1;  // exact while it matters
+  double ranks = 1;  // exact where it is compared
   for (const MeshAxis& axis : axes) ranks *= axis.size;
   if (ranks != world_size) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -139,7 +139,7 @@ std::string MeshLayout::PlaceOf(int rank) const {
 absl::StatusOr<std::unique_ptr<DeviceMesh>> DeviceMesh::Create(
     Communicator& comm, MeshLayout layout,
     const std::vector<std::vector<std::string>>& planes) {
-  // The layout may have been made for another job.
+  // The layout may have been created for another job.
   ASSIGN_OR_RETURN(const MeshLayout checked,
                    MeshLayout::Create(layout.axes(), comm.world_size()));
   std::unique_ptr<DeviceMesh> mesh(

@@ -24,17 +24,17 @@ struct MeshAxis {
   int size = 1;
 };
 
-// A rank's place in a grid without any communication. The last axis changes
-// fastest: of axes {dp 2, pp 2} rank 1 is (dp 0, pp 1).
+// Coordinates of ranks in a grid; does not communicate. The last axis changes
+// fastest: with axes {dp 2, pp 2} rank 1 is (dp 0, pp 1).
 class MeshLayout {
  public:
-  // InvalidArgument, with the flags as typed (--dp=2 --pp=2), when the sizes'
-  // product is not `world_size`, a size is below 1 or a name comes twice.
+  // InvalidArgument, with the flags as typed (--dp=2 --pp=2), if the product of
+  // the sizes is not `world_size`, a size is below 1 or a name is repeated.
   static absl::StatusOr<MeshLayout> Create(std::vector<MeshAxis> axes,
                                            int world_size);
-  // The same with the ranks counted host by host, in their order within each,
-  // where `hosts` are those of the ranks (Communicator::hosts): so the last
-  // axes stay within a host, however ranks are spread over them.
+  // Returns the layout with ranks numbered host by host, in rank order within
+  // each host, so that the last axes stay within a host for any placement of
+  // ranks. `hosts` holds the host of each rank (Communicator::hosts).
   MeshLayout ByHost(std::vector<int> hosts) const;
 
   const std::vector<MeshAxis>& axes() const { return axes_; }
@@ -42,18 +42,17 @@ class MeshLayout {
   int coordinate(absl::string_view axis, int rank) const;
   // The ranks that differ from `rank` in `axis` only, in order of coordinate.
   std::vector<int> Line(absl::string_view axis, int rank) const;
-  // Whether a line along `axis` has ranks of several hosts. False before
-  // ByHost.
+  // Whether any line along `axis` spans several hosts. False before ByHost.
   bool CrossesHosts(absl::string_view axis) const;
-  // Those that differ from it in `axes` only, the last of which changes
+  // The ranks that differ from `rank` in `axes` only; the last axis changes
   // fastest.
   std::vector<int> Plane(const std::vector<std::string>& axes, int rank) const;
-  // Its coordinates on axes of several ranks: "pp 1, tp 0".
+  // The coordinates of `rank` on axes of several ranks: "pp 1, tp 0".
   std::string PlaceOf(int rank) const;
 
  private:
   explicit MeshLayout(std::vector<MeshAxis> axes) : axes_(std::move(axes)) {}
-  // From a rank to its number on the grid, and back.
+  // Convert a rank to its number on the grid, and back.
   int NumberOf(int rank) const {
     return hosts_.empty() ? rank : numbers_[rank];
   }
@@ -62,27 +61,27 @@ class MeshLayout {
   }
 
   std::vector<MeshAxis> axes_;
-  std::vector<int> hosts_;    // by rank; empty: ranks are in order
+  std::vector<int> hosts_;    // by rank; empty if numbers are ranks
   std::vector<int> ranks_;    // by number
   std::vector<int> numbers_;  // by rank
 };
 
-// The layout with this rank's groups. Destroy it before the communicator.
+// A layout with this rank's groups. Destroy it before the communicator.
 class DeviceMesh {
  public:
-  // Collective over all ranks of `comm`, which are laid out by host. An axis of
-  // all ranks, also where that is one, gets the communicator's own process
-  // group if its ranks are in order, another axis of one rank none. Each of
-  // `planes`, such as {"dp", "cp"}, gets a group, too, which is called "dp_cp";
-  // where all but one of its axes have one rank, it is that axis's. From here
-  // on ExplainFailure calls ranks by their places, too.
+  // Lays the ranks of `comm` out by host. Collective over all of them. An axis
+  // of all ranks, in their order, uses the communicator's own process group,
+  // even if that is one rank; other axes of one rank have no process group.
+  // Each of `planes`, such as {"dp", "cp"}, gets a group named "dp_cp", or the
+  // group of the one axis that has several ranks. ExplainFailure prints ranks
+  // with their places from then on.
   static absl::StatusOr<std::unique_ptr<DeviceMesh>> Create(
       Communicator& comm, MeshLayout layout,
       const std::vector<std::vector<std::string>>& planes = {});
 
   const MeshLayout& layout() const { return layout_; }
   // The ranks along `axis` through this one, or in a plane ("dp_cp").
-  // ExplainFailure knows it by this name.
+  // ExplainFailure uses the same name.
   const Group& group(absl::string_view axis) const;
 
  private:

@@ -1,4 +1,4 @@
-// Groups of real processes, and how they fail.
+// Failures of groups of real processes.
 #include <signal.h>
 
 #include <memory>
@@ -21,7 +21,7 @@ using ::testing::Not;
 
 constexpr int kRanks = 4;
 
-// Far below the collective timeout, far above what a busy machine needs.
+// Far below the collective timeout, far above the needs of a busy machine.
 constexpr absl::Duration kSoon = absl::Seconds(30);
 
 std::vector<std::string> Scenario(const std::string& name, int victim) {
@@ -35,7 +35,7 @@ std::unique_ptr<TestProcess> Launch(const std::string& scenario, int victim) {
   return std::make_unique<TestProcess>(argv);
 }
 
-// Ranks without a launcher that would tell them of a death.
+// Starts ranks without a launcher, which would report a death to them.
 std::vector<std::unique_ptr<TestProcess>> StartAlone(
     const std::string& scenario, int victim) {
   std::vector<std::string> argv = Scenario(scenario, victim);
@@ -85,8 +85,8 @@ TEST_P(VictimTest, WithoutALauncherEveryRankNamesItToo) {
     EXPECT_EQ(ranks[rank]->Wait(kSoon), 1) << "rank " << rank;
     EXPECT_THAT(
         ranks[rank]->Stderr(),
-        // Those far from the death fail with the near ones, not after they
-        // have asked about it, which takes 2.5 s each time.
+        // Ranks far from the death fail together with the near ones, not
+        // after querying peers about it, which takes 2.5 s each time.
         AllOf(ContainsRegex(absl::StrCat("failed on rank ", rank,
                                          " of 4 in .* [0-3]\\.[0-9] s after it "
                                          "was started: rank ",

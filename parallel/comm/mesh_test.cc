@@ -36,7 +36,7 @@ std::unique_ptr<DeviceMesh> MeshOf(Communicator& comm, Axes axes) {
   return *std::move(mesh);
 }
 
-// The sum of value(rank) over the line of ranks along `axis`.
+// The sum of `value` over the line of ranks along `axis`.
 double SumAlong(const DeviceMesh& mesh, const char* axis, double value) {
   std::vector<at::Tensor> tensors = {at::full({2}, value)};
   mesh.group(axis).process_group()->allreduce(tensors)->wait();
@@ -157,7 +157,7 @@ TEST(DeviceMeshTest, AnAxisOfOneHasNoGroupAndOneOfAllTheCommunicators) {
   });
 }
 
-// So that an engine along any axis works for one rank, too.
+// An engine along any axis then works for one rank, too.
 TEST(DeviceMeshTest, TheAxesOfASingleRankHaveTheCommunicatorsGroup) {
   const auto comm = Communicator::Create(RankEnv(), CommConfig());
   ASSERT_TRUE(comm.ok()) << comm.status();
@@ -227,7 +227,7 @@ TEST(WithinTest, CollectivesAreTheGroupsAndTheEnvironmentIsTheJobs) {
     ASSERT_TRUE(all.ok()) << all.status();
     EXPECT_EQ(all->size(), is_last ? 1u : 2u);
     EXPECT_TRUE(narrowed->Barrier().ok());
-    EXPECT_TRUE(comm.Barrier().ok());  // of all, as before
+    EXPECT_TRUE(comm.Barrier().ok());  // over all ranks, as before
   });
 }
 
@@ -248,7 +248,7 @@ TEST(MeshLayoutTest, RanksAreCountedHostByHost) {
   EXPECT_THAT(in_order.Line("tp", 3), ElementsAre(2, 3));
   EXPECT_FALSE(in_order.CrossesHosts("tp"));
   EXPECT_TRUE(in_order.CrossesHosts("dp"));
-  // Round-robin: tp stays within a host all the same.
+  // Round-robin hosts: tp still stays within a host.
   const MeshLayout layout = LayoutOf(axes, 4).ByHost({0, 1, 0, 1});
   EXPECT_THAT(layout.Line("tp", 0), ElementsAre(0, 2));
   EXPECT_THAT(layout.Line("tp", 3), ElementsAre(1, 3));
@@ -268,7 +268,7 @@ TEST(DeviceMeshTest, AxesStayWithinHostsHoweverRanksAreSpread) {
     const auto mesh = MeshOf(comm, {{"dp", 2}, {"tp", 2}});
     EXPECT_EQ(SumAlong(*mesh, "tp", rank), rank % 2 == 0 ? 0 + 2 : 1 + 3);
     EXPECT_EQ(SumAlong(*mesh, "dp", rank), rank < 2 ? 0 + 1 : 2 + 3);
-    // All ranks, in another order than their own.
+    // All ranks, but not in rank order.
     const auto line = MeshOf(comm, {{"dp", 4}});
     EXPECT_THAT(line->group("dp").ranks(), ElementsAre(0, 2, 1, 3));
     EXPECT_EQ(line->group("dp").process_group()->getRank(),

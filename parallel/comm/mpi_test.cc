@@ -1,4 +1,4 @@
-// The MPI backend in real processes, which our launcher or mpirun starts.
+// The MPI backend in real processes, started by rankwise's launcher or mpirun.
 #include <signal.h>
 #include <unistd.h>
 
@@ -21,7 +21,7 @@ using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// 5 s for a job that has lost a rank, and a loaded machine.
+// 5 s for a job to end after losing a rank, doubled for a loaded machine.
 constexpr absl::Duration kEnd = absl::Seconds(10);
 
 class MpiTest : public ::testing::Test {
@@ -40,7 +40,7 @@ std::vector<std::string> Ranks(int count, const std::string& scenario) {
           "--backend=mpi", "--scenario=" + scenario};
 }
 
-// comm_bench_mpi_test calls every collective of every type.
+// comm_bench_mpi_test calls every collective with every type.
 TEST_P(MpiRanksTest, InPlaceOnListsFromAnyRankAndByFuture) {
   TestProcess process(Ranks(GetParam(), "variants"));
   EXPECT_EQ(process.Wait(), 0) << process.Stderr();

@@ -1,4 +1,4 @@
-// NCCL, where there are GPUs: alone on one, and two ranks on two.
+// NCCL on GPUs: one rank on one GPU, and two ranks on two.
 #include <signal.h>
 
 #include <memory>
@@ -114,7 +114,7 @@ TEST_F(AloneOverNcclTest, TheFlightRecorderIsReached) {
 TEST_F(AloneOverNcclTest, ACollectiveIsCapturedInAGraphUnderTheWatchdog) {
   auto graph = MakeDeviceGraph(comm_->device());
   ASSERT_TRUE(graph.ok()) << graph.status();
-  // What a first call allocates is not recorded.
+  // The allocations of a first call must not be captured.
   EXPECT_TRUE(comm_->AllReduce(ones_).ok());
   const absl::Status captured = (*graph)->Capture([&] {
     // Long enough for the watchdog to poll while the graph is captured.
@@ -161,7 +161,7 @@ TEST(NcclRanksTest, MoreRanksThanGpusAreRefusedWithBothCounts) {
                                      VisibleGpus() == 1 ? " GPU;" : " GPUs;")));
 }
 
-// Each takes the one GPU that it sees for its own.
+// Each rank assumes that it owns the one GPU it sees.
 TEST(NcclRanksTest, TwoRanksOnOneGpuAreRefused) {
   if (auto why = WhyNotOn(1); !why.empty()) GTEST_SKIP() << why;
   const std::string store = "--file_store=" + TemporaryPath("store");

@@ -15,7 +15,7 @@
 
 namespace rankwise {
 
-// `inner` behind the check that all ranks call the same collective.
+// Wraps `inner` in a check that all ranks call the same collective.
 absl::StatusOr<BackendPtr> ProcessGroups::Checked(BackendRequest request,
                                                   BackendPtr inner) {
   request.store =
@@ -30,14 +30,14 @@ absl::StatusOr<BackendPtr> ProcessGroups::Checked(BackendRequest request,
 absl::StatusOr<BackendPtr> ProcessGroups::Make(const BackendKind& kind,
                                                const GroupPlace& place,
                                                int number) {
-  // Where the watchdog speaks first, the backend's own timeout is a fallback.
+  // The watchdog acts first; the backend's own timeout is a fallback.
   constexpr absl::Duration kForTheWatchdog = absl::Minutes(2);
   const bool polled = kind.on_device || config_.comm.poll_gloo;
   BackendRequest request;
   request.env = config_.env;
   request.place = place;
   request.device = config_.device;
-  // Of this group alone: groups made at the same time have no rank in common.
+  // Unique to this group: groups created at the same time share no rank.
   request.store = c10::make_intrusive<c10d::PrefixStore>(
       number == 0
           ? kind.name
@@ -72,7 +72,7 @@ absl::StatusOr<ProcessGroups::GroupPtr> ProcessGroups::Add(
   auto group = c10::make_intrusive<c10d::ProcessGroup>(
       config_.store, place.rank, place.size());
   const BackendKind& kind = *config_.backend;
-  // Under NCCL CPU tensors, such as a loss to print, need a way too.
+  // NCCL cannot reduce CPU tensors, such as a loss to print.
   const BackendKind& host = kind.serves_cpu ? kind : HostBackend();
   ASSIGN_OR_RETURN(const BackendPtr for_cpu, Make(host, place, number));
   group->setBackend(c10::kCPU, host.type, for_cpu);
@@ -95,7 +95,7 @@ void ProcessGroups::Abort() {
 
 void ProcessGroups::ShutDown() {
   constexpr absl::Duration kPatience = absl::Seconds(30);
-  // Alive while they are shut down: either that has returned, or they leak.
+  // The backends stay alive meanwhile: shutdown has returned, or they leak.
   std::vector<c10d::Backend*> backends;
   for (const auto& [kind, carrier] : carriers_) {
     if (kind->on_device) backends.push_back(carrier.get());
@@ -114,7 +114,7 @@ void ProcessGroups::ShutDown() {
             "communicator\n",
             config_.env.rank, absl::FormatDuration(kPatience).c_str());
   }
-  // Not down although it returned: a GPU that has failed, on which the groups'
+  // If it returned but is not down, the GPU has failed, and the groups'
   // destructors would fail, too.
   if (!returned || !*is_down) Leak();
 }

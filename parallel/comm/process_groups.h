@@ -1,5 +1,5 @@
-// The process groups of one rank: how each is made of backends, and how all of
-// them end.
+// The process groups of one rank: construction from backends, abort and
+// shutdown.
 #ifndef RANKWISE_PARALLEL_COMM_PROCESS_GROUPS_H_
 #define RANKWISE_PARALLEL_COMM_PROCESS_GROUPS_H_
 
@@ -21,16 +21,16 @@ namespace rankwise {
 struct ProcessGroupsConfig {
   RankEnv env;
   CommConfig comm;
-  const BackendKind* backend = nullptr;  // what `comm.backend` has come to
+  const BackendKind* backend = nullptr;  // selected by `comm.backend`
   c10::Device device = c10::kCPU;
   c10::intrusive_ptr<c10d::Store> store;
   std::shared_ptr<CollectiveLog> log;  // of the collectives of all groups
-  // Follows the collectives of backends on the device; with `comm.poll_gloo`
-  // all others, too.
+  // Monitors collectives of on-device backends; with `comm.poll_gloo` those of
+  // all backends.
   std::shared_ptr<Watchdog> watchdog;
 };
 
-// Keeps every group alive until it is destroyed itself. Not thread-safe.
+// Keeps every group alive until its own destruction. Not thread-safe.
 class ProcessGroups {
  public:
   using GroupPtr = c10::intrusive_ptr<c10d::ProcessGroup>;
@@ -38,31 +38,31 @@ class ProcessGroups {
   explicit ProcessGroups(ProcessGroupsConfig config)
       : config_(std::move(config)) {}
 
-  // Connects a new group; the first must be that of all ranks. Collective: all
-  // ranks of the job make their groups in the same order. Unavailable when the
-  // others cannot be reached, DeadlineExceeded when they do not come.
+  // Connects a new group; the first must contain all ranks. Collective: all
+  // ranks of the job create their groups in the same order. Unavailable if the
+  // others cannot be reached, DeadlineExceeded if they do not arrive.
   absl::StatusOr<GroupPtr> Add(const GroupPlace& place);
 
-  // Fails what is in flight in any group, and closes the connections, so that
-  // waiting peers fail too. The groups cannot be used afterwards.
+  // Fails collectives in flight in all groups and closes the connections, so
+  // that waiting peers fail too. The groups cannot be used afterwards.
   void Abort();
-  // Ends the groups on the device in good order: waits for what is in flight,
-  // then disconnects. After 30 s it says so on stderr, and leaks them.
+  // Shuts down the on-device groups: waits for collectives in flight, then
+  // disconnects. After 30 s it logs to stderr and leaks them.
   void ShutDown();
-  // Leaves the groups to the end of the process: a destructor would wait for
-  // collectives that never end.
+  // Leaks the groups until the process ends: their destructors would wait for
+  // collectives that never complete.
   void Leak();
 
  private:
-  // `number`: the group's in the log.
+  // `number`: the number of the group in the log.
   absl::StatusOr<BackendPtr> Make(const BackendKind& kind,
                                   const GroupPlace& place, int number);
   absl::StatusOr<BackendPtr> Checked(BackendRequest request, BackendPtr inner);
 
   const ProcessGroupsConfig config_;
   std::vector<GroupPtr> groups_;
-  // The backends that the groups are made of, those of the group of all ranks
-  // first. Kept for Abort: the check does not forward abort().
+  // Backends of all groups, those of the group of all ranks first. Kept for
+  // Abort: ProcessGroupWrapper does not forward abort().
   std::vector<std::pair<const BackendKind*, BackendPtr>> carriers_;
 };
 

@@ -14,14 +14,14 @@ class ProcessGroup;
 
 namespace rankwise {
 
-// One rank's view: a group with injected costs, and beside it a control that
-// costs nothing.
+// One rank's view: a group with injected costs, and a control channel without
+// costs.
 struct FakeRank {
   c10::intrusive_ptr<c10d::ProcessGroup> group;
   Control& control;
 };
 
-// Runs `body` once per rank, each on a thread. An exception in one of them
+// Runs `body` once per rank, each on a thread. An exception in any of them
 // fails the test.
 void OnFakeRanks(int world_size, const FakeBackendConfig& costs,
                  const std::function<void(FakeRank&)>& body);

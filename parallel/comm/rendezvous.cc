@@ -32,7 +32,7 @@ namespace {
 
 using StorePtr = c10::intrusive_ptr<c10d::Store>;
 
-// The keys of one start of the ranks, in a store that may outlive it.
+// The keys of one start of the ranks, in a store that may outlive the start.
 StorePtr JobsPart(StorePtr store, int64_t start) {
   return c10::make_intrusive<c10d::PrefixStore>(
       absl::StrCat("rankwise/", start), std::move(store));
@@ -49,8 +49,8 @@ c10d::TCPStoreOptions TcpOptions(int port, absl::Duration timeout) {
   return options;
 }
 
-// Serves a store on `listener`, which accepts connections at `loopback`; the
-// server's own client connects there.
+// Serves a store on `listener`, which accepts connections at `loopback`, where
+// the server's own client connects.
 StorePtr Serve(const Listener& listener, const std::string& loopback,
                absl::Duration timeout) {
   c10d::TCPStoreOptions options = TcpOptions(listener.port, timeout);
@@ -99,11 +99,11 @@ absl::StatusOr<StoreConnection> OpenTcp(const RankEnv& env,
   return connection;
 }
 
-// c10d waits long for a file that cannot be, and trips over one that is no
-// store.
+// c10d retries a file that cannot be opened for long, and fails obscurely on
+// one that is not a store.
 absl::Status CheckFile(const std::string& path) {
-  // How a store begins that is just being written: the length of the first key,
-  // and the key.
+  // The beginning of a store, possibly still being written: the length of the
+  // first key, and the key.
   constexpr absl::string_view kBeginning("\x09\0\0\0refcount/", 13);
   const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   if (fd < 0) {
@@ -139,7 +139,7 @@ std::string WhereOf(const RankEnv& env, const RendezvousConfig& config) {
   return absl::StrCat("the store at ", env.master_addr, ":", env.master_port);
 }
 
-// The store before it is narrowed to the job's part (JobsPart).
+// The store without the job's prefix (JobsPart).
 absl::StatusOr<StoreConnection> OpenStores(const RankEnv& env,
                                            const RendezvousConfig& config) {
   try {
@@ -184,8 +184,8 @@ absl::Status CheckWorldSizes(c10d::Store& store, const RankEnv& env) {
   return absl::OkStatus();
 }
 
-// Why the others do not find the store that this process serves; "" when
-// nothing is known to be wrong with its address.
+// Why other ranks cannot find the store that this process serves; "" if its
+// address is not known to be wrong.
 std::string WrongAddress(const RankEnv& env, const RendezvousConfig& config) {
   if (!config.file_store.empty() || !Serves(env) || env.master_addr.empty()) {
     return "";
@@ -195,9 +195,9 @@ std::string WrongAddress(const RankEnv& env, const RendezvousConfig& config) {
 }
 
 // All starts of a job share torchrun's store, and its agents on several hosts
-// may count them differently: an agent that sees a rank fail counts a restart,
-// one that restarts its ranks because other agents wait for it does not.
-// Therefore rank 0 counts the starts, and tells the other ranks on request.
+// may count restarts differently: an agent counts one if it sees a rank fail,
+// but not if it restarts its ranks because other agents wait for it. Therefore
+// rank 0 counts the starts and answers the other ranks' requests.
 bool MustAgreeOnStart(const RankEnv& env, const RendezvousConfig& config) {
   return env.launcher == "torchrun" && env.store_is_external &&
          config.file_store.empty();
@@ -208,8 +208,8 @@ std::string AnswerKey(const std::string& process) {
   return absl::StrCat("rankwise/answer/", process);
 }
 
-// Rank 0's side. It may first find the request of a rank of an earlier start,
-// which the rank of this start then replaces.
+// Rank 0's side. It may first read a request left by the same rank of an
+// earlier start, which the current rank's request then replaces.
 class StartCounter {
  public:
   StartCounter(StorePtr store, int world_size)
@@ -233,7 +233,7 @@ class StartCounter {
  private:
   const StorePtr store_;
   const int64_t start_;
-  std::vector<std::string> answered_;  // by rank: the process that asked last
+  std::vector<std::string> answered_;  // by rank: the last process that asked
 };
 
 absl::StatusOr<int64_t> AskForStart(c10d::Store& store, const RankEnv& env,
@@ -318,8 +318,9 @@ absl::StatusOr<StoreConnection> MeetIn(StoreConnection connection,
   }
 }
 
-// What `action` gives, or nothing after `patience`: c10d waits without a limit
-// for an answer. `action` then goes on, with what it holds itself.
+// Returns the result of `action`, or nullopt after `patience`, since c10d waits
+// for answers without a limit. `action` then continues; it must own the objects
+// it uses.
 template <typename Action>
 auto ResultWithin(absl::Duration patience, Action action) {
   using Result = decltype(action());
@@ -331,7 +332,7 @@ auto ResultWithin(absl::Duration patience, Action action) {
 
 absl::StatusOr<StoreConnection> Meet(const RankEnv& env,
                                      const RendezvousConfig& config) {
-  // After the timeout, for ranks that have met, or know who is missing.
+  // Added to the timeout, so that ranks can still read who is missing.
   constexpr absl::Duration kForAnswers = absl::Seconds(5);
   constexpr absl::Duration kToConnect = absl::Seconds(1);  // at least
   const Deadline deadline(config.timeout);

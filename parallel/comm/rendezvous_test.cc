@@ -136,7 +136,7 @@ TEST(RendezvousTest, MissingRanksAreListed) {
   EXPECT_EQ(blame->rank, 0);
 }
 
-// What a program shows of c10's log is its own business (PrepareRankProcess).
+// Only a program may set the level of c10's log (PrepareRankProcess).
 TEST(RendezvousTest, LeavesTheLogLevelOfTheProcessAlone) {
   const absl::StatusOr<HostedStore> hosted = HostStore();
   ASSERT_TRUE(hosted.ok()) << hosted.status();
@@ -207,8 +207,8 @@ TEST(RendezvousTest, ARestartedJobMeetsAfreshInTheSameStore) {
   EXPECT_TRUE(Rendezvous(env, Within(absl::Seconds(10))).ok());
 }
 
-// With restart counts as torchrun's agents on two hosts may set them. All
-// starts share a store that contains the keys of the earlier ones.
+// Sets restart counts as torchrun's agents on two hosts may. All starts share a
+// store that contains the keys of the earlier ones.
 TEST(RendezvousTest, RanksOfTorchrunWhoseAgentsCountDifferentlyMeet) {
   const absl::StatusOr<HostedStore> hosted = HostStore();
   ASSERT_TRUE(hosted.ok()) << hosted.status();

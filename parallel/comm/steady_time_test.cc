@@ -1,5 +1,5 @@
-// Waits while the machine's clock is being set: here every reading of it is an
-// hour after the one before.
+// Waits while the machine's clock is being set: each reading of it is an hour
+// later than the one before.
 #include "parallel/clock/steady_time.h"
 
 #include <sys/syscall.h>
@@ -26,7 +26,7 @@ namespace {
 std::atomic<int64_t> hours{0};
 }  // namespace
 
-// In place of libc's, for this program and the libraries that it uses.
+// Replaces libc's in this program and the libraries that it uses.
 extern "C" int clock_gettime(clockid_t clock, timespec* time) noexcept {
   const int result = static_cast<int>(syscall(SYS_clock_gettime, clock, time));
   if (clock == CLOCK_REALTIME) time->tv_sec += 3600 * ++hours;
@@ -36,7 +36,7 @@ extern "C" int clock_gettime(clockid_t clock, timespec* time) noexcept {
 namespace rankwise {
 namespace {
 
-// Far above what is waited for, far below what the clock jumps.
+// Far above the awaited times, far below the jumps of the clock.
 constexpr absl::Duration kPatience = absl::Seconds(20);
 constexpr absl::Duration kAWhile = absl::Milliseconds(300);
 

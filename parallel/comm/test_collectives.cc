@@ -28,7 +28,7 @@ Tensor Full(int64_t count, double value, c10::ScalarType dtype = c10::kFloat) {
   return at::full({count}, value, dtype);
 }
 
-// In place, and on lists.
+// Collectives in place, and on lists.
 void CheckVariants(ProcessGroup& mpi) {
   constexpr int64_t kCount = 1000;
   const int size = mpi.getSize(), rank = mpi.getRank();
@@ -46,7 +46,7 @@ void CheckVariants(ProcessGroup& mpi) {
   mpi._reduce_scatter_base(part, whole)->wait();
   ExpectEqual(part, Full(kCount, sum), "reduce_scatter in place");
 
-  // For rank r what holds r more.
+  // The part for rank r is larger by r.
   std::vector<Tensors> parts = {Tensors()};
   for (int peer = 0; peer < size; ++peer)
     parts[0].push_back(Full(kCount, rank + peer));
@@ -73,7 +73,7 @@ void CheckAnySource(ProcessGroup& mpi) {
   }
 }
 
-// A future ends without anybody waiting for the work, and holds the result.
+// A future completes without anyone waiting for the work, and holds the result.
 void CheckFuture(ProcessGroup& mpi) {
   constexpr int64_t kCount = 100000;
   Tensors tensors = {Full(kCount, 1)};
@@ -116,12 +116,12 @@ void CheckRefusals(ProcessGroup& mpi) {
                 [&] { mpi._reduce_scatter_base(own, few); });
 }
 
-// Calls in flight, and what they must give.
+// Calls in flight with their expected results.
 class InFlight {
  public:
   InFlight(ProcessGroup& group, uint32_t seed) : group_(group), random_(seed) {}
 
-  // A call that all ranks choose alike.
+  // Starts a call, the same one on all ranks.
   void StartOne() {
     const int size = group_.getSize(), rank = group_.getRank();
     const auto dtype = Draw(2) == 0 ? c10::kFloat : c10::kBFloat16;
@@ -154,7 +154,7 @@ class InFlight {
     }
   }
 
-  // Waits until at most `count` are left, the oldest first.
+  // Waits for the oldest calls until at most `count` are left.
   void FinishUntil(size_t count) {
     for (; calls_.size() > count; calls_.pop_front()) {
       const Call& call = calls_.front();
@@ -164,7 +164,7 @@ class InFlight {
     }
   }
 
-  // Below `end`.
+  // Returns a number in [0, end).
   int Draw(int end) { return static_cast<int>(random_() % end); }
 
  private:

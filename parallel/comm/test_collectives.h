@@ -1,5 +1,5 @@
-// For test_rank: what a backend's collectives and messages give. These throw
-// what a call throws, and c10::Error when a result is wrong.
+// Checks of a backend's collectives and messages, for test_rank. They throw the
+// exception of a failed call, and c10::Error for a wrong result.
 #ifndef RANKWISE_PARALLEL_COMM_TEST_COLLECTIVES_H_
 #define RANKWISE_PARALLEL_COMM_TEST_COLLECTIVES_H_
 
@@ -9,12 +9,12 @@
 
 namespace rankwise {
 
-// What comm_bench does not call: collectives in place and on lists, messages
-// from any rank, futures, and refusals.
+// Covers calls that comm_bench does not make: collectives in place and on
+// lists, messages from any rank, futures, and refusals.
 void CheckMpi(c10d::ProcessGroup& mpi);
 
-// `calls` collectives and messages that are the same on all ranks, up to eight
-// of them in flight.
+// Makes `calls` collectives and messages, the same on all ranks, with up to
+// eight in flight.
 void MixCalls(c10d::ProcessGroup& group, int calls, uint32_t seed);
 
 }  // namespace rankwise

@@ -41,7 +41,7 @@ bool IsRunning(pid_t pid) {
   return !stat.empty() && !absl::StrContains(stat, ") Z ");
 }
 
-// Until the file has `count` lines that contain `text`.
+// Waits until the file has `count` lines that contain `text`.
 bool AwaitLines(const std::string& path, const std::string& text, int count,
                 absl::Duration patience) {
   const Deadline deadline(patience);

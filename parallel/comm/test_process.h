@@ -1,4 +1,4 @@
-// Other processes, for tests: started, watched, and never left behind.
+// Child processes of tests, killed at the latest with the test.
 #ifndef RANKWISE_PARALLEL_COMM_TEST_PROCESS_H_
 #define RANKWISE_PARALLEL_COMM_TEST_PROCESS_H_
 
@@ -12,7 +12,7 @@
 namespace rankwise {
 
 // A program whose stdout and stderr go to files in TEST_TMPDIR. It is killed
-// with SIGKILL when the TestProcess, or the test, ends.
+// with SIGKILL when the TestProcess is destroyed or the test ends.
 class TestProcess {
  public:
   // `argv[0]` is the program's path; `environment` adds NAME=value entries.
@@ -23,21 +23,23 @@ class TestProcess {
   TestProcess& operator=(const TestProcess&) = delete;
 
   void Signal(int signal) const;
-  // The exit code, 128 + signal, or -1 when it still runs after `patience`.
+  // Returns the exit code, 128 + signal, or -1 if it still runs after
+  // `patience`.
   int Wait(absl::Duration patience = absl::Seconds(50));
-  // What it has written so far.
+  // The output so far.
   std::string Stdout() const;
   std::string Stderr() const;
-  // Blocks until stdout has `count` lines that contain `text`.
+  // Blocks until stdout has `count` lines that contain `text`; false after
+  // `patience`.
   bool AwaitOutput(const std::string& text, int count,
                    absl::Duration patience = absl::Seconds(50)) const;
-  // The same of stderr.
+  // The same for stderr.
   bool AwaitError(const std::string& text, int count,
                   absl::Duration patience = absl::Seconds(50)) const;
   pid_t pid() const { return pid_; }
 
  private:
-  std::string prefix_;  // of the files' paths
+  std::string prefix_;  // of the paths of the output files
   pid_t pid_ = -1;
   int result_ = -1;
 };
@@ -45,7 +47,7 @@ class TestProcess {
 // The numbers in stdout's lines "pid N".
 std::vector<pid_t> PidsIn(const std::string& output);
 
-// Blocks until none of `pids` runs any more.
+// Blocks until none of `pids` runs; false after `patience`.
 bool AllGone(const std::vector<pid_t>& pids,
              absl::Duration patience = absl::Seconds(10));
 

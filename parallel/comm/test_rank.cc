@@ -1,4 +1,4 @@
-// A rank that does what a test asks for: `test_rank --scenario=NAME`.
+// A rank that runs a scenario for a test: `test_rank --scenario=NAME`.
 #include <signal.h>
 #include <unistd.h>
 
@@ -37,8 +37,8 @@
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 
 ABSL_FLAG(int, nproc, 1, "Ranks to launch.");
-ABSL_FLAG(int, max_restarts, 0, "How many times a failed job is restarted.");
-ABSL_FLAG(std::string, scenario, "all_reduce", "What the ranks do.");
+ABSL_FLAG(int, max_restarts, 0, "Restarts of a failed job.");
+ABSL_FLAG(std::string, scenario, "all_reduce", "Scenario to run.");
 ABSL_FLAG(std::string, log_dir, "", "Folder for the ranks' output.");
 ABSL_FLAG(std::string, file_store, "", "File through which the ranks meet.");
 ABSL_FLAG(absl::Duration, rendezvous_timeout, absl::Seconds(30), "");
@@ -48,9 +48,9 @@ ABSL_FLAG(std::string, device, "cpu", "");
 ABSL_FLAG(std::string, backend, "auto", "");
 ABSL_FLAG(bool, poll_gloo, false, "");
 ABSL_FLAG(absl::Duration, linger, absl::ZeroDuration(),
-          "How long rank 1 takes to end once it has failed.");
+          "Delay of rank 1's exit after a failure.");
 ABSL_FLAG(int, victim, 1, "The rank that a scenario with a victim harms.");
-ABSL_FLAG(int, calls, 1000, "Of each group in scenario mixed.");
+ABSL_FLAG(int, calls, 1000, "Calls per group in scenario mixed.");
 
 namespace rankwise {
 namespace {
@@ -65,7 +65,7 @@ absl::Status SumOfRanks(Communicator& comm) {
   return absl::OkStatus();
 }
 
-// Collectives until one fails.
+// Runs collectives until one fails.
 absl::Status ReduceForever(Communicator& comm) {
   at::Tensor tensor = at::ones({1000}, comm.device());
   absl::Status status;
@@ -80,15 +80,15 @@ absl::Status EndOne(Communicator& comm, void (*end)()) {
   return ReduceForever(comm);
 }
 
-// Rank 1 stops once the other ranks no longer need it; they end.
+// Rank 1 stops once the other ranks no longer need it; the others exit.
 absl::Status StopOneAtTheEnd(Communicator& comm) {
   RETURN_IF_ERROR(SumOfRanks(comm));
   if (comm.rank() == 1) raise(SIGSTOP);
   return absl::OkStatus();
 }
 
-// Rank 1 fails for a reason of its own, leaves, and takes its time to end, as a
-// process that frees a GPU does.
+// Rank 1 fails for a reason of its own and delays its exit, like a process that
+// frees a GPU.
 absl::Status FailByItself(Communicator& comm) {
   RETURN_IF_ERROR(SumOfRanks(comm));
   if (comm.rank() != 1) return ReduceForever(comm);
@@ -179,7 +179,7 @@ void SumAlong(const DeviceMesh& mesh, const std::string& axis) {
   mesh.group(axis).process_group()->allreduce(tensors)->wait();
 }
 
-// What a pipeline with replicas does, until the victim is killed.
+// Communicates like a pipeline with replicas until the victim is killed.
 absl::Status KillInMesh(Communicator& comm) {
   ASSIGN_OR_RETURN(const auto mesh, TwoByTwo(comm));
   try {
@@ -193,7 +193,7 @@ absl::Status KillInMesh(Communicator& comm) {
   }
 }
 
-// Rank 3 is not there when rank 1 sums, for which rank 0 waits.
+// Rank 3 is late for rank 1's sum, for which rank 0 waits.
 absl::Status ArriveLateInMesh(Communicator& comm) {
   ASSIGN_OR_RETURN(const auto mesh, TwoByTwo(comm));
   try {
@@ -207,7 +207,7 @@ absl::Status ArriveLateInMesh(Communicator& comm) {
   return absl::OkStatus();
 }
 
-// The victim ends in the middle of a sum that nobody joins.
+// The victim exits while a sum that no other rank joins is in flight.
 absl::Status LeaveInTheMiddle(Communicator& comm) {
   ASSIGN_OR_RETURN(const auto mesh, TwoByTwo(comm));
   SumAlong(*mesh, "dp");
@@ -217,7 +217,7 @@ absl::Status LeaveInTheMiddle(Communicator& comm) {
 }
 
 // Rank 1 fails in every start but the last: killed in the first, with exit code
-// 3 in the following ones.
+// 3 in the later ones.
 absl::Status FailUntilTheLastRestart(Communicator& comm) {
   const RankEnv& env = comm.env();
   printf("rank %d, restart %d of %d after: %s\n", env.rank, env.restart_count,
@@ -245,7 +245,7 @@ absl::Status CheckVariants(Communicator& comm) {
   return comm.Barrier();
 }
 
-// Control messages, which use reserved tags.
+// Sends control messages, which use reserved tags.
 absl::Status SendControlMessages(Communicator& comm) {
   try {
     const auto control = MakeGroupControl(comm.process_group());

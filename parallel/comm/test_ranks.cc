@@ -41,7 +41,7 @@ std::unique_ptr<Communicator> Connect(const RankEnv& env,
   return *std::move(communicator);
 }
 
-// `body(rank, store)` on a thread for each rank.
+// Runs `body(rank, store)` on one thread per rank.
 void RunThreads(int world_size,
                 const std::function<void(int, const std::string&)>& body) {
   static std::atomic<int> group{0};

@@ -12,20 +12,20 @@
 
 namespace rankwise {
 
-// One of `world_size` ranks that meet through the file `store`.
+// Connects one of `world_size` ranks that meet through the file `store`.
 std::unique_ptr<Communicator> ConnectRank(
     int rank, int world_size, const std::string& store,
     absl::Duration collective_timeout = absl::Seconds(60));
 
 // Runs `body` once per rank, each on a thread with its own process group. An
-// exception in one of them fails the test.
+// exception in any of them fails the test.
 void OnRanks(int world_size, const std::function<void(Communicator&)>& body);
 
-// The same for ranks of pretended hosts: rank i is on hosts[i].
+// The same with simulated hosts: rank i is on hosts[i].
 void OnHosts(const std::vector<int>& hosts,
              const std::function<void(Communicator&)>& body);
 
-// What an action throws, "" if nothing.
+// Returns the message of the exception that `action` throws, or "".
 std::string ErrorOf(const std::function<void()>& action);
 
 }  // namespace rankwise
