@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Bazel's workspace status command: which code a build is of, for the binaries that are stamped (run_origin.h).
-# Run in the workspace's root, which needs no git: without it the commit is unknown, and the sources are known all the same.
-# Prints "KEY VALUE" lines. Bazel links stamped binaries again where a STABLE_ value changed, so a commit alone relinks nothing.
+# Bazel's workspace status command: identifies the code of a build for stamped binaries (run_origin.h).
+# Runs in the workspace's root. Without git the commit is unknown, but the sources are still hashed.
+# Prints "KEY VALUE" lines. Bazel relinks stamped binaries if a STABLE_ value changed, so a commit alone relinks nothing.
 set -uo pipefail
 export LC_ALL=C GIT_OPTIONAL_LOCKS=0
 
-# What a trainer or benchmark is made of.
+# Sources of trainers and benchmarks.
 folders=(records samplers parallel trainers comm_bench third_party)
 settings=(.bazelrc WORKSPACE)
 [[ ! -e user.bazelrc ]] || settings+=(user.bazelrc)
@@ -18,10 +18,10 @@ source_hash() {
   } | sort -z | xargs -0 sha256sum | sha256sum | cut -c1-16
 }
 
-# Unknown is better than wrong: half a hash is none, and a failing command here would fail the build.
+# No hash is better than a partial one; a failing command here would fail the build.
 hash="$(source_hash 2>/dev/null)" && echo "STABLE_RANKWISE_SOURCE_HASH $hash"
 
-# Sources unpacked inside somebody else's repository are not of its commit.
+# Sources unpacked inside another repository do not belong to its commit.
 if [[ "$(git rev-parse --show-toplevel 2>/dev/null)" == "$(pwd -P)" ]] &&
   commit="$(git rev-parse --verify --quiet HEAD)" &&
   changes="$(git status --porcelain -- "${folders[@]}" .bazelrc WORKSPACE 2>/dev/null)"; then

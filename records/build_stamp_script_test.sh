@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What build_stamp.sh says of sources in a tarball and in a repository, changed and committed.
+# Tests build_stamp.sh in a tarball and in a repository, with modified and committed sources.
 set -euo pipefail
 script="$PWD/records/build_stamp.sh"
 export HOME="$TEST_TMPDIR" GIT_CONFIG_NOSYSTEM=1 GIT_CEILING_DIRECTORIES="$TEST_TMPDIR"
@@ -33,7 +33,7 @@ one="$(git rev-parse HEAD)"
 [[ "$(hash_of)" == "$first" ]] || fail "committing changed the hash"
 [[ "$(value RANKWISE_GIT_COMMIT) $(value RANKWISE_GIT_STATE)" == "$one clean" ]] || fail "not the clean commit"
 
-# What no binary is made of.
+# Files that no binary is built from.
 echo 'more' | tee -a docs/metrics.md trainers/notes.md >trainers/ddp_test.cc
 [[ "$(hash_of)" == "$first" ]] || fail "documents and tests changed the hash"
 
@@ -48,7 +48,7 @@ echo 'int x;' >samplers/new.cc
 rm samplers/new.cc
 [[ "$(hash_of)" == "$second" ]] || fail "the same sources have another hash"
 
-# Inside somebody else's repository, and where sources are missing.
+# Inside another repository, and with missing sources.
 mkdir -p sub && cp -r records samplers parallel trainers comm_bench third_party WORKSPACE .bazelrc sub/
 (cd sub && [[ "$(hash_of)" == "$second" && -z "$(value RANKWISE_GIT_COMMIT)" ]]) || fail "a copy inside a repository is of its commit"
 rm -r sub/trainers

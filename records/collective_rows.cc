@@ -11,7 +11,7 @@
 namespace rankwise {
 namespace {
 
-// One of two texts is unknown, or they are equal.
+// Whether the texts are equal or one is unknown ("").
 bool Agree(const std::string& a, const std::string& b) {
   return a.empty() || b.empty() || a == b;
 }
@@ -29,19 +29,20 @@ CallDescription RowKey(const CollectiveRecord& record) {
   CallDescription key = record;
   key.trips = 1;
   key.algorithm = key.protocol = "";
-  key.bus_factor = 1;  // NaN equals nothing
+  key.bus_factor = 1;  // NaN would not compare equal
   key.group_size = 0;
   return key;
 }
 
 std::vector<CollectiveRow> CollectiveRows(
     absl::Span<const CollectiveRecord* const> records) {
-  // The calls of one description in one launch.
+  // the calls with one RowKey in one launch
   struct Alike {
     std::vector<size_t> rows;         // by turn
-    std::map<int64_t, size_t> turns;  // by rank: how many it has had
+    std::map<int64_t, size_t> turns;  // by rank: number of calls so far
   };
-  std::map<std::pair<CallDescription, int64_t>, Alike> calls;  // by launch, too
+  std::map<std::pair<CallDescription, int64_t>, Alike>
+      calls;  // by RowKey and launch
   std::vector<CollectiveRow> rows;
   for (const CollectiveRecord* record : records) {
     Alike& alike = calls[{RowKey(*record), record->launch}];

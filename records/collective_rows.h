@@ -11,40 +11,41 @@
 
 namespace rankwise {
 
-// What one launch measured of one row, a record of each rank.
+// The measurements of one row in one launch: one record per rank.
 struct CollectiveRow {
   std::vector<const CollectiveRecord*> ranks;  // never empty
-  int turn = 0;  // how many rows before it were measured alike
+  int turn = 0;  // number of preceding rows with the same RowKey and launch
 };
 
-// The part of a description that all ranks and launches of a row share:
-// everything but the algorithm and protocol that the library chose, `trips`,
+// Returns the part of a description that all ranks and launches of a row share:
+// everything except the algorithm and protocol chosen by the library, `trips`,
 // `bus_factor` and `group_size`.
 CallDescription RowKey(const CollectiveRecord& record);
 
 // Joins the k-th record of each rank with the same RowKey and launch into one
-// row. Rows are in the order of their first records. The records must outlive
-// the result.
+// row. Returns the rows in the order of their first records. The records must
+// outlive the result.
 std::vector<CollectiveRow> CollectiveRows(
     absl::Span<const CollectiveRecord* const> records);
 
-// What the library said it chose for a row. It may say so on one rank alone.
+// The library's choice for a row. A single rank may have reported it.
 struct ChosenAlgorithm {
-  std::string algorithm, protocol;  // "" unknown
+  std::string algorithm, protocol;  // "" if unknown
 };
 ChosenAlgorithm AlgorithmOf(const CollectiveRow& row);
 
-// The ranks that make the call together; files of before 1.5 do not say so, and
-// it is counted.
+// Number of ranks in the call. Counted from `ranks` in files before 1.5, which
+// do not record it.
 int64_t GroupSize(const CollectiveRecord& record, int64_t world_size);
 
-// Empty, or why the row is not one measurement, such as "has the records of 1
-// of 2 ranks": a rank is missing, or they disagree about their iterations or
-// what the library chose. A pair's ping-pong has its lower rank's record alone.
+// Returns "", or why the row is not one measurement ("has the records of 1 of 2
+// ranks"): a rank is missing, or the ranks disagree about the iterations or
+// about the library's choice. A row of a pair's ping-pong consists of its lower
+// rank's record only.
 std::string WhyNotOneRow(const CollectiveRow& row, int64_t world_size);
 
-// Of each iteration that no rank calls late the slowest rank's time, divided by
-// `trips`. The ranks must have the same number of iterations.
+// Returns the slowest rank's time, divided by `trips`, of each iteration that
+// no rank lists as late. The ranks must have the same number of iterations.
 std::vector<double> SlowestSeconds(const CollectiveRow& row);
 
 }  // namespace rankwise

@@ -209,7 +209,7 @@ TEST(CommRecordJson, ImpossibleDurationsOfAListAreRefused) {
               HasSubstr("not [0.5,\"NaN\"]; the clock of that rank was wrong"));
 }
 
-// A line that should be refused: a good one with a part replaced.
+// A line that should be rejected: a valid one with a part replaced.
 struct Broken {
   Record good;
   std::string from, to, message;

@@ -35,8 +35,8 @@ bool asked_for_help = false;
   std::exit(kBadUsage);
 }
 
-// Replaces --flagfile arguments with the flags of their files. Abseil's own
-// parser would treat a line's carriage return as part of the value.
+// Replaces --flagfile arguments by the flags in the files. Abseil's own parser
+// would include a line's carriage return in the value.
 class Arguments {
  public:
   void AddAll(absl::Span<const std::string> words) {
@@ -95,7 +95,7 @@ class Arguments {
   std::vector<std::string> words_;
 };
 
-// The result points to strings that live as long as the process.
+// Returns pointers to strings that live as long as the process.
 std::vector<char*> WithoutFlagfiles(int argc, char** argv) {
   static auto* kept = new std::deque<std::string>;
   Arguments arguments;
@@ -108,8 +108,8 @@ std::vector<char*> WithoutFlagfiles(int argc, char** argv) {
   return pointers;
 }
 
-// Abseil ends the process itself, with a code of its own choice and no hook:
-// what exits by 1 while flags are parsed has printed help or a complaint.
+// Abseil exits without a hook and with its own code: an exit with 1 during flag
+// parsing has printed help or an error.
 void CorrectExitCode(int status, void*) {
   if (!parsing || status != 1) return;
   const int code = FinishStandardOutput(asked_for_help ? 0 : kBadUsage);
@@ -131,7 +131,7 @@ std::string UserPath(const std::string& path) {
                                          ? std::filesystem::path(typed_in)
                                          : std::filesystem::current_path();
   const std::filesystem::path resolved = (base / path).lexically_normal();
-  // "folder/" names the folder.
+  // Removes the final "/" of "folder/".
   return resolved.has_filename() ? resolved.string()
                                  : resolved.parent_path().string();
 }

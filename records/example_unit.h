@@ -1,5 +1,5 @@
-// What a rate counts: tokens of token models, images of image models, examples
-// of all others.
+// The unit of a throughput: tokens of token models, images of image models,
+// examples of all others.
 #ifndef RANKWISE_RECORDS_EXAMPLE_UNIT_H_
 #define RANKWISE_RECORDS_EXAMPLE_UNIT_H_
 
@@ -11,13 +11,13 @@ namespace rankwise {
 // The fields `example` and `tokens_per_example` of a RunRecord.
 struct ExampleUnit {
   std::string example;             // "image", "sequence", or ""
-  int64_t tokens_per_example = 0;  // 0: it is not made of tokens
+  int64_t tokens_per_example = 0;  // 0 if not a token sequence
 
   std::string RateName() const {
     if (tokens_per_example > 0) return "tokens/s";
     return example == "image" ? "images/s" : "examples/s";
   }
-  // In the unit of RateName.
+  // Converts to the unit of RateName().
   double Rate(double examples_per_second) const {
     return tokens_per_example > 0
                ? examples_per_second * static_cast<double>(tokens_per_example)

@@ -1,4 +1,4 @@
-// What recording costs a training step, and reading it back.
+// Time per training step for writing its records, and for reading them.
 //   bazel run -c opt //records:record_benchmark
 
 #include <benchmark/benchmark.h>

@@ -1,9 +1,9 @@
-// The fields of every record, listed once, in the order they are written:
-// docs/records.md as code. `fields` is a FieldWriter and `record` const, or a
-// FieldReader and `record` mutable (record_json.cc); both have the methods used
-// here. A field that a minor version added to a kind follows `if
-// (fields.Has(name))`, which is false where an older file leaves it out: then
-// it keeps its default.
+// The fields of every record, listed once, in the order in which they are
+// written: docs/records.md as code. `fields` is a FieldWriter and `record`
+// const, or a FieldReader and `record` mutable (record_json.cc); both classes
+// have the methods used here. A field added to a kind by a minor version
+// follows `if (fields.Has(name))`, which is false if an older file lacks it;
+// the field then keeps its default.
 #ifndef RANKWISE_RECORDS_RECORD_FIELDS_H_
 #define RANKWISE_RECORDS_RECORD_FIELDS_H_
 
@@ -116,10 +116,10 @@ void ListTrafficEventFields(Fields& fields, R& record) {
   if (fields.Has("group")) fields.Text("group", record.group);
 }
 
-// Whether ranks that form `mesh` are as many as `world_size`.
+// Whether the number of ranks in `mesh` is `world_size`.
 inline bool HasRanks(const std::vector<RecordedAxis>& mesh,
                      int64_t world_size) {
-  double ranks = 1;  // of a damaged record more than an integer holds
+  double ranks = 1;  // a damaged record's product may exceed int64_t
   for (const RecordedAxis& axis : mesh) ranks *= static_cast<double>(axis.size);
   return ranks == static_cast<double>(world_size);
 }
@@ -160,7 +160,7 @@ void ListFields(Fields& fields, R& record) {
     }
     fields.Check(IsAmount(record.forward_flops_per_example),
                  "\"forward_flops_per_example\" should be 0 or more");
-    if (fields.Has("source_hash")) {  // and with it the other three of 1.5
+    if (fields.Has("source_hash")) {  // implies the other three fields of 1.5
       fields.Text("source_hash", record.source_hash);
       fields.Choice("git_state", record.git_state,
                     {"clean", "modified", "unknown"});
@@ -171,12 +171,13 @@ void ListFields(Fields& fields, R& record) {
     fields.Check(
         record.mesh.empty() || HasRanks(record.mesh, record.world_size),
         "the product of the sizes in \"mesh\" is not \"world_size\"");
-    if (fields.Has("host_index")) {  // and with it the other two of 1.8
+    if (fields.Has("host_index")) {  // implies the other two fields of 1.8
       fields.Count("host_index", record.host_index);
       fields.Count("hosts", record.hosts);
       fields.Count("ranks_on_host", record.ranks_on_host);
     }
-    if (fields.Has("peak_flops_per_second")) {  // and the other two of 1.11
+    if (fields.Has(
+            "peak_flops_per_second")) {  // implies the other two fields of 1.11
       fields.Number("peak_flops_per_second", record.peak_flops_per_second);
       fields.Number("peak_bytes_per_second", record.peak_bytes_per_second);
       fields.Number("step_bytes", record.step_bytes);
@@ -297,7 +298,7 @@ void ListFields(Fields& fields, R& record) {
     fields.Count("rank", record.rank);
     fields.Count("peak_host_bytes", record.peak_host_bytes);
     fields.Count("peak_device_bytes", record.peak_device_bytes);
-    if (fields.Has("measured")) {  // and with it the other of 1.7
+    if (fields.Has("measured")) {  // implies the other field of 1.7
       fields.Object("measured", record.measured);
       fields.Object("computed", record.computed);
     }
@@ -363,7 +364,7 @@ void ListFields(Fields& fields, R& record) {
   }
 }
 
-// What a kind of record is written as, and the minor version of schema 1 that
+// The name of a record kind in a file, and the minor version of schema 1 that
 // added it.
 struct RecordKind {
   const char* name;

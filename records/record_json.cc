@@ -33,8 +33,8 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kLargest = std::numeric_limits<double>::max();
 
 // Writes the fields of a record as JSON text, through ListFields. Appends to
-// `*out`, which must outlive it and end in '{' or a field. Faster than by way
-// of a json value: trainers write between steps.
+// `*out`, which must outlive the writer and end in '{' or a field. Avoids json
+// values because trainers write records between steps.
 class FieldWriter {
  public:
   explicit FieldWriter(std::string* out) : out_(out) {}
@@ -83,8 +83,8 @@ class FieldWriter {
                   const std::map<std::string, double>& values) {
     Map(name, values, [this](double value) { AppendDouble(Duration(value)); });
   }
-  // Below 0 or above `maximum` by rounding: written as that bound. Infinite:
-  // written as NaN, which means "not known".
+  // Clamps rounding errors to [0, `maximum`]. Writes non-finite values as NaN,
+  // which means unknown.
   void Estimate(const char* name, double value, double maximum = kLargest) {
     Number(name,
            std::isfinite(value) ? std::clamp(value, 0.0, maximum) : kUnknown);
@@ -102,8 +102,8 @@ class FieldWriter {
   void Check(bool, absl::string_view) {}
 
  private:
-  // Differences of rounded times may be slightly below 0. Any other impossible
-  // duration is a clock error and is written unchanged, so that readers refuse
+  // Small negative differences of rounded times become 0. Any other impossible
+  // duration is a clock error and is written unchanged, so that readers reject
   // it by file and line.
   static double Duration(double value) {
     constexpr double kRounding = 1e-6;  // Unix times: 2.4e-7 s
@@ -138,12 +138,14 @@ class FieldWriter {
     }
     out_->push_back('}');
   }
-  // Bytes that are not UTF-8 become U+FFFD: paths and host names may hold any.
+  // Replaces bytes that are not UTF-8 by U+FFFD: paths and host names may
+  // contain any byte.
   void AppendText(const std::string& text) {
     out_->append(
         json(text).dump(-1, ' ', false, json::error_handler_t::replace));
   }
-  // Shortest digits that read back bit-equal; non-finite numbers as strings.
+  // Writes the shortest digits that read back bit-equal; non-finite numbers as
+  // strings.
   void AppendDouble(double value) {
     if (value == 0 && std::signbit(value)) {
       out_->append("-0.0");  // "-0" would read back as the integer 0
@@ -195,10 +197,10 @@ bool IsDeeperThan(int levels, const json& value) {
          });
 }
 
-// A value as a message shows it: in printable ASCII, and not too long.
+// Formats a value for a message: printable ASCII of limited length.
 std::string Shown(const json& value) {
   constexpr size_t kLongest = 60;  // bytes
-  constexpr int kDeepest = 20;     // dump() calls itself for every level
+  constexpr int kDeepest = 20;     // dump() recurses for every level
   if (IsDeeperThan(kDeepest, value)) return "what is nested deeply";
   const std::string text = value.dump(-1, ' ', /*ensure_ascii=*/true);
   if (text.size() <= kLongest) return text;
@@ -233,19 +235,18 @@ bool TakeSeconds(const json& value, double& out) {
 
 // Reads the fields of a record from a JSON object, through ListFields. The
 // first field that is missing, of the wrong type or out of range sets status();
-// later calls then do nothing. Fields that ListFields does not name are
-// skipped.
+// later calls then do nothing. Fields unknown to ListFields are skipped.
 class FieldReader {
  public:
-  // `where`: how messages call the object, "traffic.events[1]". `object` must
-  // outlive it.
+  // `where` names the object in messages: "traffic.events[1]". `object` must
+  // outlive the reader.
   FieldReader(const json& object, std::string where)
       : object_(object), where_(std::move(where)) {}
 
   const absl::Status& status() const { return status_; }
 
   bool Has(const char* name) const { return object_.contains(name); }
-  // Also refuses other major versions.
+  // Also rejects other major versions.
   void Version(const char* name, std::string& out) {
     Text(name, out);
     if (status_.ok()) status_ = CheckVersion(out);
@@ -311,7 +312,7 @@ class FieldReader {
   void SecondsMap(const char* name, std::map<std::string, double>& out) {
     Map(name, "a number of seconds, 0 or more", out, TakeSeconds);
   }
-  // A number from 0 to `maximum`, or "NaN": not known.
+  // Reads a number from 0 to `maximum`, or "NaN" if unknown.
   void Estimate(const char* name, double& out, double maximum = kLargest) {
     const json* value = Find(name);
     if (value == nullptr) return;
@@ -356,7 +357,8 @@ class FieldReader {
   }
 
  private:
-  // The field's value; null, after a failure, where there is none.
+  // Returns the field's value; nullptr after a failure or if it is missing,
+  // which sets status().
   const json* Find(const char* name) {
     if (!status_.ok()) return nullptr;
     const auto field = object_.find(name);
@@ -364,7 +366,7 @@ class FieldReader {
     Check(false, absl::StrCat("the field \"", name, "\" is missing"));
     return nullptr;
   }
-  // `take` says whether an element is as expected.
+  // `take` converts an element and returns whether it has the expected type.
   template <typename T, typename Take>
   void List(const char* name, absl::string_view expected, std::vector<T>& out,
             const Take& take) {
@@ -410,7 +412,8 @@ class FieldReader {
   absl::Status status_;
 };
 
-// As the first kind of record, from the `index`th on, that is called `kind`.
+// Reads the object as the record of the given kind; searches the kinds from
+// `index` on.
 template <size_t index = 0>
 absl::StatusOr<Record> ReadKind(const std::string& kind, const json& object) {
   if constexpr (index == std::variant_size_v<Record>) {

@@ -1,4 +1,4 @@
-// A record as one line of JSON, and back. The grammar is in docs/records.md.
+// Converts between records and lines of JSON. Grammar: docs/records.md.
 #ifndef RANKWISE_RECORDS_RECORD_JSON_H_
 #define RANKWISE_RECORDS_RECORD_JSON_H_
 
@@ -10,19 +10,18 @@
 
 namespace rankwise {
 
-// The record as JSON on one line, `kind` first, without a final newline.
-// Doubles are written so that they read back bit-equal; NaN and the infinities
-// become the strings "NaN", "Infinity" and "-Infinity". Bytes that are not
-// UTF-8 are replaced by U+FFFD.
+// Returns the record as one line of JSON, `kind` first, without a newline.
+// Doubles read back bit-equal; NaN and infinities become the strings "NaN",
+// "Infinity" and "-Infinity". Bytes that are not UTF-8 become U+FFFD.
 std::string ToJsonLine(const Record& record);
 
-// Appends the same text to `*out`: no allocation once `*out` has its capacity.
+// Appends the same text to `*out`; does not allocate if its capacity suffices.
 void AppendJsonLine(const Record& record, std::string* out);
 
-// Reads one line. Fields that it does not know are skipped. Errors:
-//   InvalidArgument     not JSON, no object, no kind, or a field that is
+// Parses one line; skips unknown fields. Errors:
+//   InvalidArgument     not JSON, not an object, no kind, or a field that is
 //                       missing, of the wrong type or out of range
-//   NotFound            a kind that this version does not know
+//   NotFound            a kind that this version does not define
 // The message names the field; the caller adds file and line.
 absl::StatusOr<Record> ParseRecord(absl::string_view line);
 

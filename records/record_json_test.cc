@@ -166,7 +166,7 @@ TEST(RecordJson, ScheduleIsTheTextOfTheGrammar) {
             "\"planned_for_seconds\":{\"F\":0.5}}");
 }
 
-// `text` without what a later version added to it.
+// Returns `text` without the fields added by a later version.
 std::string Without(const std::string& text, const std::string& added) {
   const std::string older = absl::StrReplaceAll(text, {{added, ""}});
   EXPECT_NE(older, text) << added;
@@ -275,7 +275,7 @@ TEST(RecordJson, NonFiniteLossesSurvive) {
   EXPECT_EQ(ParseAs<StepRecord>(ToJsonLine(step)).loss, step.loss);
 }
 
-// After a clock error; small negative durations are rounding.
+// Clock errors; small negative durations are rounding.
 TEST(RecordJson, ImpossibleDurationsAreRefused) {
   for (const double wrong :
        {-0.25, std::nan(""), std::numeric_limits<double>::infinity()}) {
@@ -335,7 +335,7 @@ TEST(RecordJson, FieldOrderIsFree) {
       3);
 }
 
-// A line that should be refused: a good one with a part replaced.
+// A line that should be rejected: a valid one with a part replaced.
 struct Broken {
   Record good;
   std::string from, to, message;

@@ -25,7 +25,7 @@ namespace {
 
 using Limits = std::numeric_limits<double>;
 
-// Gives every field of a record a value by chance.
+// Fills every field of a record with a random value.
 class RandomFields {
  public:
   explicit RandomFields(std::mt19937_64& random)
@@ -94,7 +94,7 @@ class RandomFields {
   }
 
   std::mt19937_64& random_;
-  const size_t length_;  // of all lists of seconds
+  const size_t length_;  // length of all lists of seconds
 };
 
 template <typename T>
@@ -105,7 +105,7 @@ std::string RandomLine(std::mt19937_64& random) {
   return ToJsonLine(record);
 }
 
-// The record of a line as the writer writes it, so that NaNs compare equal.
+// Reads a line and writes it again, so that NaNs compare equal.
 std::optional<std::string> Read(const std::string& line) {
   const absl::StatusOr<Record> record = ParseRecord(line);
   if (!record.ok()) return std::nullopt;
@@ -147,14 +147,14 @@ TYPED_TEST(RecordLayoutTest, ReadsWhatIsWritten) {
   for (int i = 0; i < 2000; ++i) {
     const std::string line = RandomLine<TypeParam>(random);
     const std::optional<std::string> back = Read(line);
-    if (!back.has_value()) continue;  // a Check refuses it
+    if (!back.has_value()) continue;  // rejected by a Check
     EXPECT_EQ(*back, line);
     ++read;
   }
   EXPECT_GT(read, 50);
 }
 
-// As another program's JSON library writes it: sorted keys, white space.
+// As another JSON library may write it: sorted keys, white space.
 TYPED_TEST(RecordLayoutTest, ReadsAnyLayout) {
   std::mt19937_64 random(3);
   int read = 0;
@@ -197,8 +197,8 @@ TEST(RecordLayout, AnotherLayoutIsReadAndAnotherValueRefused) {
   }
   for (const auto& [from, to] :
        std::vector<std::pair<const char*, const char*>>{
-           {"\"loss\":0", "\"more\":0"},  // another field
-           {",\"loss\":0", ""},           // one that is missing
+           {"\"loss\":0", "\"more\":0"},  // unknown field
+           {",\"loss\":0", ""},           // missing field
            {"\"loss\":0", "\"loss\":01"},
            {"\"loss\":0", "\"loss\":.5"},
            {"\"loss\":0", "\"loss\":1."},

@@ -16,7 +16,7 @@
 namespace rankwise {
 namespace {
 
-// Of a run record that was parsed, and so has a version in order.
+// `run` has been parsed, so its version is well-formed.
 int MinorVersion(const RunRecord& run) {
   const std::vector<std::string> parts =
       absl::StrSplit(run.schema_version, '.');
@@ -24,7 +24,8 @@ int MinorVersion(const RunRecord& run) {
   return parts.size() == 2 && absl::SimpleAtoi(parts[1], &minor) ? minor : 0;
 }
 
-// Takes the lines of one file in turn; keeps what the next one depends on.
+// Processes the lines of one file in order and keeps the state needed for the
+// next line.
 class LineVisitor {
  public:
   LineVisitor(const ReadOptions& options,

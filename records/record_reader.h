@@ -14,25 +14,25 @@
 namespace rankwise {
 
 struct ReadOptions {
-  // A torn line is what a kill in the middle of a write leaves: the last line
-  // of the file without its newline, or a line that does not end in '}'.
-  // true: skip it and say where it is; false: fail.
+  // A torn line is left by a kill during a write: the last line of the file
+  // without its newline, or a line that does not end in '}'. If true, torn
+  // lines are skipped and listed in ReadSummary; otherwise they are errors.
   bool tolerate_torn_lines = false;
 };
 
-// What was passed over; each is also harmless.
+// Counts of a reader's records and of the lines it skipped.
 struct ReadSummary {
   int64_t records = 0;
-  std::vector<int64_t> torn_lines;  // their numbers in the file, from 1
-  int64_t unknown_kinds = 0;        // of a newer minor version
+  std::vector<int64_t> torn_lines;  // line numbers, from 1
+  int64_t unknown_kinds = 0;        // records from a newer minor version
 };
 
-// Calls `visit` with each record in file order. `visit` returns an error to
-// stop; that error comes back with file and line before it. Fails when the
-// file cannot be read or holds no record, at the first broken line, at a run
-// record of another major version, and at a record whose rank has no run
-// record above it. An unknown kind is skipped when the file's run records are
-// of a newer minor version than this reader, and refused otherwise.
+// Calls `visit` with each record in file order. An error from `visit` stops the
+// reading and is returned with file and line prepended. Fails if the file
+// cannot be read or has no records, at the first malformed line, at a run
+// record of another major version, and at a record whose rank has no preceding
+// run record. Unknown kinds are skipped if the file's run records have a newer
+// minor version than this reader, and rejected otherwise.
 absl::StatusOr<ReadSummary> VisitRecords(
     const std::string& path, const ReadOptions& options,
     const std::function<absl::Status(const Record&)>& visit);

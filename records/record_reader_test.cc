@@ -151,7 +151,7 @@ TEST(RecordReader, AKindThatItsRunsVersionLacksIsRefused) {
   EXPECT_THAT(ErrorOf(RunLine("1.0") + ScheduleLine()),
               HasSubstr(":2: a record of kind schedule, which schema version "
                         "1.1 added, under a run record of version 1.0"));
-  // What counts is the latest run record of its rank.
+  // The latest run record of the rank decides.
   EXPECT_THAT(ErrorOf(RunLine("1.1") + RunLine("1.0") + ScheduleLine()),
               HasSubstr(":3: a record of kind schedule"));
   EXPECT_TRUE(

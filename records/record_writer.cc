@@ -16,10 +16,10 @@
 namespace rankwise {
 namespace {
 
-// A line of a run record is near 2 KB, one of a step near 300 bytes.
+// A run record's line is about 2 KB, a step's about 300 bytes.
 constexpr size_t kInitialBufferBytes = 4096;
 
-// True where the file holds something that does not end in a newline.
+// Whether the file is not empty and does not end in a newline.
 bool EndsInTornLine(const std::string& path) {
   std::error_code error;
   if (!std::filesystem::is_regular_file(path, error)) return false;

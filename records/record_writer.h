@@ -13,8 +13,8 @@
 namespace rankwise {
 
 // Each Write is one write(2) of whole lines to a file opened with O_APPEND, so
-// that several ranks of one machine may share a file: lines interleave, bytes
-// do not. Nothing is buffered between calls. Not thread-safe: one writer a
+// ranks on one machine may share a file: lines interleave, bytes do not.
+// Nothing is buffered between calls. Not thread-safe: use one writer per
 // thread.
 //
 //   auto writer = RecordWriter::Open("run.jsonl");
@@ -24,10 +24,9 @@ namespace rankwise {
 //   return (*writer)->Close();
 class RecordWriter {
  public:
-  // Creates the file where it is missing (its folder must exist) and appends
-  // where it is not. A torn last line of an earlier run is closed by a newline,
-  // so that it cannot swallow the next record. `path` is taken as it is:
-  // resolve it against BUILD_WORKING_DIRECTORY first.
+  // Creates the file if it is missing (its folder must exist), else appends.
+  // Terminates a torn last line with a newline, so that it cannot absorb the
+  // next record. `path` is used unchanged: resolve it with UserPath() first.
   static absl::StatusOr<std::unique_ptr<RecordWriter>> Open(
       const std::string& path);
 
@@ -36,11 +35,11 @@ class RecordWriter {
   ~RecordWriter();  // closes, ignoring errors
 
   absl::Status Write(const Record& record);
-  // All of them by one write(2): the cheapest way to hand over the steps since
-  // the last log step.
+  // Writes all of them with one write(2): the cheapest way to write the steps
+  // of a logging interval.
   absl::Status Write(absl::Span<const StepRecord> steps);
 
-  // Further writes fail. Closing twice is harmless.
+  // Closes the file; later writes fail. May be called again.
   absl::Status Close();
 
   const std::string& path() const { return path_; }

@@ -62,7 +62,7 @@ TEST(RecordWriter, WritesOneLineARecord) {
   const std::vector<StepRecord> more = {Step(0, 2), Step(0, 3)};
   ASSERT_TRUE(writer->Write(more).ok());
   ASSERT_TRUE(writer->Write(std::vector<StepRecord>()).ok());
-  // Before Close: nothing waits in the process.
+  // Before Close: nothing is buffered in the process.
   EXPECT_EQ(Contents(path),
             ToJsonLine(RunOfRank(0, 1)) + "\n" + ToJsonLine(Step(0, 1)) + "\n" +
                 ToJsonLine(Step(0, 2)) + "\n" + ToJsonLine(Step(0, 3)) + "\n");
@@ -114,7 +114,7 @@ TEST(RecordWriter, WritingAfterCloseFails) {
   EXPECT_FALSE(writer->Write(Step(0, 1)).ok());
 }
 
-// Writes records until it is killed; never returns.
+// Writes records until killed; never returns.
 [[noreturn]] void WriteForever(const std::string& path, int rank) {
   auto writer = RecordWriter::Open(path);
   if (!writer.ok()) _exit(1);
@@ -145,7 +145,7 @@ TEST(RecordWriter, KilledRanksThatShareAFileLeaveWholeLines) {
         return absl::OkStatus();
       });
   ASSERT_TRUE(summary.ok()) << summary.status();
-  // The kernel may cut the write that the kill met, on each rank.
+  // The kernel may truncate each rank's interrupted write.
   EXPECT_LE(summary->torn_lines.size(), 2u);
   EXPECT_GT(summary->records, 0);
 }

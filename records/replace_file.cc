@@ -18,8 +18,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The codes that stand for bad usage and for data that cannot say (ExitCode,
-// Complain) are not used, whatever errno is: writing failed.
+// Maps errno to a status that is neither bad usage nor undecided data
+// (ExitCode, Complain): a failed write is a failure.
 absl::Status Error(int error, const std::string& path) {
   const absl::Status status = absl::ErrnoToStatus(
       error, absl::StrCat("writing ", path,
@@ -29,9 +29,9 @@ absl::Status Error(int error, const std::string& path) {
   return failed ? status : absl::UnknownError(status.message());
 }
 
-// Where the file is, or will be, that `path` names.
+// Returns the path of the file that `path` refers to or would create.
 absl::StatusOr<std::string> FollowLinks(const std::string& path) {
-  constexpr int kMostLinks = 40;  // as the kernel's
+  constexpr int kMostLinks = 40;  // as in the kernel
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
   if (fs::is_directory(status)) {
@@ -65,8 +65,8 @@ bool Sync(const std::string& path) {
   return synced;
 }
 
-// Makes the names in `folder` durable, on file systems that can (some network
-// and FUSE ones cannot).
+// Makes the names in `folder` durable if the file system supports it (some
+// network and FUSE file systems do not).
 bool SyncNames(const fs::path& folder) {
   return Sync(folder.string()) || errno == EINVAL || errno == ENOTSUP;
 }

@@ -1,4 +1,4 @@
-// Files that are there whole or not at all.
+// Atomic replacement of files.
 #ifndef RANKWISE_RECORDS_REPLACE_FILE_H_
 #define RANKWISE_RECORDS_REPLACE_FILE_H_
 
@@ -11,20 +11,21 @@
 
 namespace rankwise {
 
-// What `write` writes becomes the content of `path`: written next to it, as
-// `<path>.<process id>.tmp`, and renamed, so that a reader never sees a part,
-// also after a crash or on a full disk. Blocks until the bytes and the name are
-// on the disk. Of a symbolic link, the file it leads to is replaced. Refuses
-// what exists and is no regular file. The error names the file and the reason;
-// what was there before is then untouched, unless only the last step, making
-// the new name durable, failed.
+// Replaces the content of `path` by the output of `write`: writes
+// `<path>.<process id>.tmp` next to it and renames that file, so readers never
+// see a partial file, even after a crash or on a full disk. Blocks until
+// content and name are durable. Follows symbolic links. Rejects existing paths
+// that are not regular files. The error names the file and the reason; the old
+// content is then intact, unless only the last step, syncing the folder,
+// failed.
 absl::Status ReplaceFile(const std::string& path,
                          const std::function<void(std::ostream&)>& write);
 
-// With `text` as the content.
+// Replaces the content of `path` by `text`.
 absl::Status ReplaceFile(const std::string& path, absl::string_view text);
 
-// ReplaceFile's error, as far as it can be known without replacing anything.
+// Returns the error that ReplaceFile would return, as far as can be determined
+// without writing.
 absl::Status CheckReplaceable(const std::string& path);
 
 }  // namespace rankwise

@@ -17,7 +17,7 @@
 namespace rankwise {
 namespace {
 
-// Only the first processor's entry: the file has one per core.
+// Reads only the first processor's entry: the file has one per core.
 std::string FirstCpuinfoEntry() {
   std::ifstream file("/proc/cpuinfo");
   std::string entry, line;
@@ -76,7 +76,7 @@ std::string CompilerVersion() {
 #endif
 }
 
-// Of the generated file of :stamp_this_build, where that is linked.
+// Defined in the generated file of :stamp_this_build, if linked.
 extern const char kStampedSourceHash[] __attribute__((weak));
 extern const char kStampedGitCommit[] __attribute__((weak));
 extern const char kStampedGitState[] __attribute__((weak));

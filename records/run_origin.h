@@ -1,5 +1,5 @@
-// What a run record says of where the run comes from: the machine, the
-// compiler, the code, a name of its own, and hashes over its flags.
+// The origin of a run, for its run record: machine, compiler, code, run id, and
+// hashes of its flags.
 #ifndef RANKWISE_RECORDS_RUN_ORIGIN_H_
 #define RANKWISE_RECORDS_RUN_ORIGIN_H_
 
@@ -12,47 +12,47 @@
 
 namespace rankwise {
 
-// Reads the machine's description from the kernel; takes well under a
-// millisecond. What cannot be found out stays "" or 0.
+// Reads the machine's description from the kernel, in well under a millisecond.
+// Unknown fields stay "" or 0.
 HostInfo CollectHostInfo();
 
-// The first "model name" of a /proc/cpuinfo text, else "".
+// Returns the first "model name" of a /proc/cpuinfo text, else "".
 std::string CpuModel(absl::string_view cpuinfo);
 
-// The compiler of this binary: "g++ 12.2.0".
+// Returns the compiler of this binary: "g++ 12.2.0".
 std::string CompilerVersion();
 
 struct BuildStamp {
-  // Of the sources, uncommitted changes included (build_stamp.sh): equal where
-  // the code is, whatever was committed in between. "" when unknown.
+  // Hash of the sources, including uncommitted changes (build_stamp.sh): equal
+  // for equal code, regardless of commits. "" if unknown.
   std::string source_hash;
-  // HEAD when the sources became these: 40 digits, or "" when unknown.
+  // HEAD when the sources were built: 40 digits, or "" if unknown
   std::string git_commit;
-  // Whether the sources were those of the commit: "clean", "modified", or
-  // "unknown".
+  // whether the sources equal that commit's: "clean", "modified", "unknown"
   std::string git_state = "unknown";
 };
 
-// All of it unknown in a program that does not link //records:stamp_this_build,
-// as tests, and in one built without our --workspace_status_command (.bazelrc).
+// Returns the stamp of this binary. All fields are unknown in programs that do
+// not link //records:stamp_this_build, such as tests, and in builds without our
+// --workspace_status_command (.bazelrc).
 BuildStamp ThisBuildStamp();
 
-// A new run id such as "20260131-235959-9f3a02c1": the time in UTC and 32 bits
-// of randomness. One process chooses it; the other ranks must be given it.
+// Returns a new run id such as "20260131-235959-9f3a02c1": UTC time and 32
+// random bits. One process creates it and distributes it to the other ranks.
 std::string NewRunId(absl::Time now);
 
-// True for the flags that may differ between two world sizes of one study, such
-// as nproc and batch_size, and for those that only say what is written where,
-// or what it is compared with, such as record and peak_tflops. Whether the
-// batches fit (equal per rank, or equal in total) is for analysis to judge from
-// the examples of the steps.
+// True for flags that may differ between the world sizes of one study, such as
+// nproc and batch_size, and for flags that only affect output or reference
+// values, such as record and peak_tflops. The analysis checks from the steps'
+// examples whether the batches fit (equal per rank, or equal in total).
 bool FollowsWorldSizeOrOutput(absl::string_view flag);
 
-// 16 hexadecimal digits of 64-bit FNV-1a over "name=value\n" in name order.
+// Returns 16 hexadecimal digits: 64-bit FNV-1a over "name=value
+// " in name order.
 std::string HashFlags(const std::map<std::string, std::string>& flags);
 
-// Sets run->config_hash (all flags) and run->scaling_hash (without those for
-// which FollowsWorldSizeOrOutput) from run->flags.
+// Computes run->config_hash (all flags) and run->scaling_hash (all flags except
+// those for which FollowsWorldSizeOrOutput) from run->flags.
 void SetConfigHashes(RunRecord* run);
 
 }  // namespace rankwise

@@ -15,7 +15,7 @@
 namespace rankwise {
 namespace {
 
-// Opens them read-only, so that writing to them still fails.
+// Opens closed streams read-only, so that writes to them still fail.
 void OpenClosedStreams() {
   int fd = -1;
   do {
@@ -24,19 +24,20 @@ void OpenClosedStreams() {
   if (fd > STDERR_FILENO) close(fd);
 }
 
-// The errno of an earlier failure is lost; another write fails with the same.
+// If the errno of the failure is lost, repeats a write, which fails with the
+// same one.
 std::string ErrorText() {
   const bool known = errno != 0 || write(STDOUT_FILENO, "\n", 1) < 0;
   return known ? std::strerror(errno) : "a write failed";
 }
 
-// Returns why some of the output is lost, or "" if all of it was written.
+// Returns why output was lost, or "" if all of it was written.
 std::string WhyIncomplete() {
   errno = 0;
   std::cout.flush();
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0 || !std::cout)
     return ErrorText();
-  // Network file systems report a full disk when a file is closed.
+  // Network file systems report a full disk only on close.
   const int copy = dup(STDOUT_FILENO);
   return copy >= 0 && close(copy) != 0 ? ErrorText() : "";
 }

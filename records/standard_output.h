@@ -6,14 +6,14 @@ namespace rankwise {
 
 // Makes lost output a failure: if the standard output could not be written
 // completely (a full disk, a closed descriptor), the process prints one line to
-// stderr when it exits, and exits with kFailed instead of 0.
-// Standard streams that are closed are replaced by ones that refuse output, so
-// that no file that is opened later takes their numbers. Call it first in
-// main(), before files are opened; ParseFlags() does. Later calls do nothing.
+// stderr on exit and exits with kFailed instead of 0. Replaces closed standard
+// streams by ones that reject output, so that files opened later cannot reuse
+// their descriptors. Call it first in main(), before opening files;
+// ParseFlags() does. Later calls have no effect.
 void CheckStandardOutputAtExit();
 
-// Flushes the standard output and returns the exit code, as above, of a process
-// that would exit with `exit_code`. For processes that end by _exit().
+// Flushes the standard output. Returns the exit code of a process that would
+// otherwise exit with `exit_code`. For processes that end with _exit().
 int FinishStandardOutput(int exit_code);
 
 }  // namespace rankwise

@@ -18,7 +18,8 @@ namespace {
 
 constexpr int64_t kKibi = 1024;
 
-// The factor of "", "B", "K", "KB" or "KiB", and so on; 0 for what is none.
+// Returns the factor of "", "B", "K", "KB" or "KiB", and so on; 0 for an
+// unknown suffix.
 int64_t FactorOf(absl::string_view suffix) {
   const std::string unit = absl::AsciiStrToUpper(suffix);
   int64_t factor = 1;

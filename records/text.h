@@ -1,4 +1,4 @@
-// Numbers and fields as people and spreadsheets read them.
+// Formatting and parsing of numbers, byte counts and CSV fields.
 #ifndef RANKWISE_RECORDS_TEXT_H_
 #define RANKWISE_RECORDS_TEXT_H_
 
@@ -11,23 +11,23 @@
 
 namespace rankwise {
 
-// "1 rank", "2 ranks".
+// Returns "1 rank", "2 ranks".
 std::string Counted(int64_t number, absl::string_view thing);
 
-// The divisors of `number`, which is at least 1: "1", "1, 2 or 4".
+// Lists the divisors of `number` (at least 1): "1", "1, 2 or 4".
 std::string DivisorsOf(int64_t number);
 
-// "8", "4K", "64MiB", "1G": bytes, in powers of 1024 as nccl-tests counts.
-// InvalidArgument for anything else, with what is allowed.
+// Parses "8", "4K", "64MiB", "1G" as bytes, with the powers of 1024 of
+// nccl-tests. InvalidArgument, with the valid forms, for anything else.
 absl::StatusOr<int64_t> ParseBytes(absl::string_view text);
 
-// "8,4K,1M": in the order given.
+// Parses "8,4K,1M"; keeps the order.
 absl::StatusOr<std::vector<int64_t>> ParseByteList(absl::string_view text);
 
-// "8 B", "4 KiB", "1.5 MiB".
+// Returns "8 B", "4 KiB", "1.5 MiB".
 std::string FormatBytes(int64_t bytes);
 
-// A field of a CSV file, quoted where RFC 4180 says so.
+// Returns a CSV field, quoted if RFC 4180 requires it.
 std::string CsvField(const std::string& text);
 
 }  // namespace rankwise

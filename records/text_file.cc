@@ -22,8 +22,8 @@ absl::StatusOr<std::string> ReadBytes(const std::string& path) {
   errno = 0;
   std::ifstream file(path, std::ios::binary);
   std::string text;
-  // operator<< of the buffer would set failbit for a failing read and for an
-  // empty file alike.
+  // operator<< of the stream buffer would set failbit both for a read error and
+  // for an empty file.
   for (char part[1 << 16]; file.good();) {
     file.read(part, sizeof(part));
     text.append(part, static_cast<size_t>(file.gcount()));

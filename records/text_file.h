@@ -1,4 +1,4 @@
-// Text files that people write: flags, schedules, traffic matrices, clusters.
+// Text files written by users: flags, schedules, traffic matrices, clusters.
 #ifndef RANKWISE_RECORDS_TEXT_FILE_H_
 #define RANKWISE_RECORDS_TEXT_FILE_H_
 
@@ -8,10 +8,11 @@
 
 namespace rankwise {
 
-// The content of a text file of at most 1 GiB, as any editor saves it: without
-// a byte-order mark, and with "\n" in place of "\r\n". NotFound if it does not
-// exist; InvalidArgument for a folder, a larger file, or text in UTF-16.
-// Messages give the reason and leave the file's name to the caller.
+// Returns the content of a text file of at most 1 GiB, without a byte-order
+// mark and with "
+// " in place of "\r
+// ". NotFound if it does not exist; InvalidArgument for a folder, a larger
+// file, or UTF-16. Messages give the reason; the caller adds the file's name.
 absl::StatusOr<std::string> ReadTextFile(const std::string& path);
 
 }  // namespace rankwise

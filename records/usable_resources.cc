@@ -20,7 +20,7 @@
 namespace rankwise {
 namespace {
 
-// More than any machine has; sched_getaffinity fails if the set is too small.
+// sched_getaffinity fails if the set has fewer CPUs than the machine.
 constexpr int kMostCpus = 1 << 15;
 
 class CpuSet {
@@ -30,7 +30,7 @@ class CpuSet {
   CpuSet(const CpuSet&) = delete;
   CpuSet& operator=(const CpuSet&) = delete;
 
-  // Adds the mask of `process`, i.e. of its first thread.
+  // Adds the affinity mask of the first thread of `process`.
   void Add(pid_t process) {
     CpuSet mask;
     if (sched_getaffinity(process, bytes(), mask.set_) == 0)
@@ -50,15 +50,15 @@ std::string FirstLine(const std::string& path) {
   return line;
 }
 
-// A hierarchy of control groups as this process sees it.
+// A mounted control-group hierarchy, as seen by this process.
 struct Hierarchy {
-  std::string controllers;  // of version 1, "cpu,cpuacct"; "" in version 2
+  std::string controllers;  // of version 1: "cpu,cpuacct"; "" in version 2
   std::string mount_point;
-  std::string mounted;  // the group at the mount point: "/" or "/docker/1f"
+  std::string mounted;  // group at the mount point: "/" or "/docker/1f"
 };
 
-// A line of mountinfo, see proc(5): "32 31 0:29 /docker/1f /sys/fs/cgroup/cpu
-// rw,relatime - cgroup cgroup rw,cpu,cpuacct".
+// Parses a line of mountinfo (proc(5)): "32 31 0:29 /docker/1f
+// /sys/fs/cgroup/cpu rw,relatime - cgroup cgroup rw,cpu,cpuacct".
 std::optional<Hierarchy> ParseMount(absl::string_view line) {
   const std::pair<absl::string_view, absl::string_view> halves =
       absl::StrSplit(line, absl::MaxSplits(" - ", 1));
@@ -75,8 +75,9 @@ bool Lists(absl::string_view names, absl::string_view name) {
       std::vector<absl::string_view>(absl::StrSplit(names, ',')), name);
 }
 
-// The group of this process for `controller`, by a line of /proc/self/cgroup:
-// "4:cpu,cpuacct:/docker/1f", or "0::/user.slice" in version 2.
+// Returns this process's group for `controller` from a line of
+// /proc/self/cgroup: "4:cpu,cpuacct:/docker/1f", or "0::/user.slice" in version
+// 2.
 std::optional<std::string> GroupIn(const std::string& line,
                                    const Hierarchy& hierarchy,
                                    absl::string_view controller) {
@@ -89,12 +90,11 @@ std::optional<std::string> GroupIn(const std::string& line,
   return is_it ? std::optional(fields[2]) : std::nullopt;
 }
 
-// The mounted folders of the group and of the groups that contain it, innermost
-// first.
+// Returns the mounted folders of the group and its ancestors, innermost first.
 std::vector<std::string> Folders(const Hierarchy& hierarchy,
                                  absl::string_view group) {
   if (hierarchy.mounted != "/") absl::ConsumePrefix(&group, hierarchy.mounted);
-  // The limits of a group outside of the mounted part cannot be read.
+  // Limits of groups outside the mounted part cannot be read.
   if (!absl::StartsWith(group, "/") || absl::StrContains(group, "/.."))
     group = "";
   std::vector<std::string> folders;
@@ -111,7 +111,7 @@ void Lower(double quota, double period, ControlGroupLimits& limits) {
     limits.cores = std::min(limits.cores, quota / period);
 }
 
-// "50000 100000" or "max 100000" in version 2; microseconds.
+// Reads "50000 100000" or "max 100000" (microseconds) in version 2.
 void ReadCores(const std::string& folder, bool version2,
                ControlGroupLimits& limits) {
   double quota = 0, period = 0;
@@ -126,7 +126,7 @@ void ReadCores(const std::string& folder, bool version2,
                               &quota) &&
              absl::SimpleAtod(FirstLine(folder + "/cpu.cfs_period_us"),
                               &period)) {
-    Lower(quota, period, limits);  // without a quota it is -1
+    Lower(quota, period, limits);  // a quota of -1 means no limit
   }
 }
 

@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 constexpr double kNoQuota = std::numeric_limits<double>::infinity();
 constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
 
-// The files of a system, and the limits that they set.
+// The files of a system and the resulting limits.
 struct ControlGroupCase {
   const char* name;
   std::vector<std::pair<std::string, std::string>> files;  // path and text
@@ -61,7 +61,7 @@ const ControlGroupCase kControlGroups[] = {
      4,
      4096},
     // Docker with version 1: the container's group is at the mount point, and
-    // /proc/self/cgroup names it as the host does.
+    // /proc/self/cgroup uses the host's name for it.
     {"AContainerSeesItsGroupAtTheMountPoint",
      {{"/proc/self/cgroup", "4:memory:/docker/1f\n1:cpu:/docker/1f/child\n"},
       {"/proc/self/mountinfo",
@@ -102,7 +102,7 @@ TEST(ControlGroupTest, LimitsAreThoseOfTheFiles) {
   }
 }
 
-// Pins the calling thread to the first CPU of its mask, for its lifetime.
+// Pins the calling thread to the first CPU of its mask until destroyed.
 class PinnedThread {
  public:
   PinnedThread() {
