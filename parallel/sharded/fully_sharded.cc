@@ -22,7 +22,7 @@ const void* KeyOf(const torch::Tensor& parameter) {
   return parameter.unsafeGetTensorImpl();
 }
 
-// Called before a node of autograd's graph runs.
+// Calls a function before a node of autograd's graph runs.
 class PreHook : public torch::autograd::FunctionPreHook {
  public:
   explicit PreHook(std::function<void()> call) : call_(std::move(call)) {}
@@ -136,8 +136,7 @@ void FullyShardedDataParallel::WatchGradients(size_t unit) {
               GradientIsThere(unit, i);
               return outputs;
             }));
-    gradients_[unit].accumulators.push_back(
-        accumulator);  // which hold the hook
+    gradients_[unit].accumulators.push_back(accumulator);  // they hold the hook
   }
 }
 
@@ -154,8 +153,9 @@ void FullyShardedDataParallel::AddSection(
 torch::Tensor FullyShardedDataParallel::Run(size_t section,
                                             const Forward& forward,
                                             const torch::Tensor& x) {
-  // Not earlier: autograd accumulates gradients on the stream that is current
-  // when their accumulators are created; in a pipeline, the stage's stream.
+  // As late as possible: autograd accumulates gradients on the stream that is
+  // current when their accumulators are created; in a pipeline, the stage's
+  // stream.
   for (const size_t unit : order_.units_of(section)) {
     if (gradients_[unit].accumulators.empty()) WatchGradients(unit);
   }
@@ -195,10 +195,10 @@ void FullyShardedDataParallel::BeforeForward() {
   for (size_t unit = 0; unit < gradients_.size(); ++unit)
     gradients_[unit].to_start = units_[unit].trained();
   if (!buffers_stale_) return;
-  // Between Create and the first step the rows may have been restored.
+  // A checkpoint may have been restored between Create and the first step.
   if (std::exchange(is_first_step_, false)) order_.InvalidateAll();
   BroadcastFromFirst(ModelBuffers(module_), line_);
-  // The optimizer has used them.
+  // The optimizer has consumed them.
   for (const auto& unit : units()) unit->DropGradients();
   buffers_stale_ = false;
 }
@@ -225,7 +225,7 @@ void FullyShardedDataParallel::GradientIsThere(size_t unit, size_t parameter) {
 }
 
 void FullyShardedDataParallel::AfterBackward() {
-  // Some gradients never came: of parameters that the loss does not depend on.
+  // Parameters that the loss does not depend on received no gradient.
   for (size_t unit = gradients_.size(); unit-- > 0;) {
     if (std::exchange(gradients_[unit].awaited, 0) > 0)
       order_.FinishUnit(unit, reduces());
@@ -235,10 +235,11 @@ void FullyShardedDataParallel::AfterBackward() {
 }
 
 void FullyShardedDataParallel::FinishReduces() {
-  // EndStep also discards units that ZeRO 3 gathered ahead and nothing used, as
-  // in a pipeline whose last action runs a stage's forward again.
+  // EndStep also discards units that ZeRO 3 prefetched but nothing used, as in
+  // a pipeline whose last action repeats a stage's forward.
   order_.EndStep(/*updates=*/step_syncs_);
-  // The first unit's gradients usually arrive last: the host waits once.
+  // The first unit's gradients usually arrive last, so the host blocks only
+  // once.
   if (step_syncs_) {
     for (const auto& unit : units()) unit->AwaitHostCopies();
   }

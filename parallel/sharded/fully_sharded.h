@@ -1,6 +1,6 @@
-// Sharded data parallelism, ZeRO 1 to 3 (Rajbhandari et al. 2020), the way of
-// PyTorch's FSDP2: each parameter is divided by rows among the ranks, and units
-// of parameters are gathered when a part of the model is about to use them.
+// Sharded data parallelism, ZeRO 1 to 3 (Rajbhandari et al. 2020), in the style
+// of PyTorch's FSDP2: each parameter is divided by rows among the ranks, and
+// units of parameters are gathered just before part of the model uses them.
 #ifndef RANKWISE_PARALLEL_SHARDED_FULLY_SHARDED_H_
 #define RANKWISE_PARALLEL_SHARDED_FULLY_SHARDED_H_
 
@@ -32,8 +32,8 @@ struct UnitSpec {
   std::vector<torch::Tensor> parameters;
 };
 
-// How long a step only waited for a unit, and how often its parameters had not
-// been asked for before they were needed.
+// Exposed communication of a unit, and the number of times that its all-gather
+// had not been started when its parameters were needed.
 struct UnitWaits {
   std::string unit;
   PendingDuration all_gather, reduce_scatter;
@@ -41,8 +41,8 @@ struct UnitWaits {
 };
 
 // An engine for models that run as a sequence of sections, such as the blocks
-// of a transformer. It is made before the optimizer, which updates Owned(). All
-// of a step's calls are those of DataParallelEngine:
+// of a transformer. Create it before the optimizer, which updates Owned(). A
+// step makes DataParallelEngine's calls:
 //
 //   ASSIGN_OR_RETURN(auto engine, FullyShardedDataParallel::Create(
 //       model, {{"block_0", model.block_0->parameters()}, ...}, groups, {}));
@@ -56,43 +56,44 @@ struct UnitWaits {
 //   engine->AfterBackward();
 //   optimizer.Step();
 //
-// With ZeRO 3 a parameter of the module has values within Run and backward
-// only; elsewhere its rows in Owned() are what there is. A unit is freed after
-// the last section that uses it, and gathered again in backward; those of the
-// last section stay, as backward begins there. So at most `prefetch` + 1 units
-// have memory at a time, and those that several sections share.
-// With ZeRO 1 and 2 the parameters stay, and are gathered once per update, each
-// before the forward of its first section.
+// With ZeRO 3 a parameter of the module has values only within Run and
+// backward; elsewhere only its rows in Owned() exist. A unit is freed after the
+// last section that uses it and gathered again in backward, except the last
+// section's units, where backward begins. So at most `prefetch` + 1 units are
+// allocated at a time, plus those that several sections share.
+// With ZeRO 1 and 2 parameters stay allocated and are gathered once per update,
+// each before the forward of its first section.
 //
-// A pipeline, whose micro-batches take turns, drives it as a GradientSync:
-// after BeforeForward it runs sections in any order, gives the parameters whose
-// last gradient of the step is there to Start, and calls Finish before the
+// A pipeline, which interleaves micro-batches, uses it as a GradientSync: after
+// BeforeForward it runs sections in any order, passes parameters to Start once
+// their last gradient of the step is computed, and calls Finish before the
 // update.
 class FullyShardedDataParallel : public DataParallelEngine,
                                  public GradientSync {
  public:
   using Forward = std::function<torch::Tensor(const torch::Tensor&)>;
 
-  // Checks and broadcasts the model over `line`, all ranks that train on
-  // different data, and divides it as `groups`, which were made from it. Every
-  // parameter of `module` belongs to one unit. Collective. The module and the
-  // groups' communicator must outlive the result. InvalidArgument names a
-  // parameter without a unit, or with sparse gradients.
+  // Verifies and broadcasts the model over `line`, the ranks that train on
+  // different data, and shards it over `groups`, which were created from
+  // `line`. Every parameter of `module` must belong to exactly one unit.
+  // Collective. The module and the groups' communicator must outlive the
+  // result. InvalidArgument names a parameter without a unit or with sparse
+  // gradients.
   static absl::StatusOr<std::unique_ptr<FullyShardedDataParallel>> Create(
       torch::nn::Module& module, const std::vector<UnitSpec>& units,
       const Group& line, const ShardingGroups& groups,
       const ShardingConfig& config);
 
-  // The next part of the model, in order of forward, and what it uses.
+  // Appends the next section, in forward order, with the parameters it uses.
   void AddSection(const std::vector<torch::Tensor>& parameters);
-  // Runs section number `section`. Also without gradients, for evaluation.
+  // Runs section `section`. Also works without gradients, for evaluation.
   torch::Tensor Run(size_t section, const Forward& forward,
                     const torch::Tensor& x);
 
-  // What this rank updates: its rows of the parameters that require gradients,
-  // under the parameters' names.
+  // Returns the tensors that this rank updates: its rows of the parameters that
+  // require gradients, under the parameters' names.
   std::vector<std::pair<std::string, torch::Tensor>> Owned() const;
-  // All units, for who stores or counts what they hold.
+  // Returns all units, for checkpoints and memory accounting.
   const std::vector<std::unique_ptr<ShardedUnit>>& units() const {
     return units_.all();
   }
@@ -105,23 +106,23 @@ class FullyShardedDataParallel : public DataParallelEngine,
   PendingDuration TakeExposedComm() override;
 
   void Start(const std::vector<torch::Tensor>& parameters) override;
-  // Returns 0: TakeUnitWaits has what was waited for.
+  // Returns 0; TakeUnitWaits returns the exposed time.
   PendingDuration Finish() override;
 
-  // This rank's rows of a parameter of the module.
+  // Returns this rank's rows of a parameter of the module.
   torch::Tensor RowsOf(const torch::Tensor& parameter) const;
 
-  // The same by unit, of all since they were last taken, in order of first use.
-  // Take one of the two.
+  // Returns the exposed time by unit, in order of first use, since the last
+  // call. Call either this or TakeExposedComm.
   std::vector<UnitWaits> TakeUnitWaits();
   const UnshardedBytes& unsharded_bytes() const { return unsharded_; }
-  // The most units of ZeRO 3 that had memory at any time.
+  // Returns the largest number of ZeRO 3 units allocated at the same time.
   int peak_gathered_units() const { return units_.peak_gathered(); }
 
  private:
   struct UnitGradients {
-    int64_t awaited = 0;   // that this backward still owes
-    int64_t to_start = 0;  // that Start has not been given in this step
+    int64_t awaited = 0;   // gradients that this backward has yet to compute
+    int64_t to_start = 0;  // gradients not yet passed to Start in this step
     std::vector<std::shared_ptr<torch::autograd::Node>> accumulators;
   };
 
@@ -149,7 +150,7 @@ class FullyShardedDataParallel : public DataParallelEngine,
   std::vector<UnitGradients> gradients_;   // by unit
   std::map<const void*, size_t> unit_of_;  // by parameter
   bool sync_ = true;
-  bool step_syncs_ = true;  // the step under way reduces gradients
+  bool step_syncs_ = true;  // whether the current step reduces gradients
   bool buffers_stale_ = true;
   bool is_first_step_ = true;
 };

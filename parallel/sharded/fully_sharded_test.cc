@@ -24,15 +24,16 @@ namespace {
 using testing::HasSubstr;
 using Named = std::vector<std::pair<std::string, torch::Tensor>>;
 
-constexpr int64_t kExamples = 12;  // of a global batch
+constexpr int64_t kExamples = 12;  // in a global batch
 constexpr double kLearningRate = 0.1;
 
-// Sections whose sizes no number of ranks divides; the last uses the first's
-// weight again.
+// Sections whose sizes no number of ranks divides; the last reuses the first's
+// weight.
 class Net : public torch::nn::Module {
  public:
   Net() {
-    // Its own: ranks are threads, which share the default one.
+    // A generator of its own, because ranks are threads that share the default
+    // one.
     at::Generator generator = at::detail::createCPUGenerator(5);
     const auto draw = [&, this](const std::string& name,
                                 std::vector<int64_t> shape,
@@ -73,7 +74,7 @@ class Net : public torch::nn::Module {
 
 constexpr size_t kSections = 4;
 
-// The examples of `part`, one of `parts`, of step `step`.
+// Returns the examples of part `part` of `parts` in step `step`.
 torch::Tensor Inputs(int step, int64_t part, int64_t parts) {
   at::Generator generator = at::detail::createCPUGenerator(step + 1);
   return at::randn({kExamples, 3}, generator)
@@ -91,13 +92,13 @@ void Update(const Named& owned) {
 
 struct Training {
   ShardingConfig config;
-  int shard_ranks = 0;  // 0: all
+  int shard_ranks = 0;  // 0 for all
   int micro_batches = 1;
 };
 
 constexpr int kSteps = 4;
 
-// What one process gets.
+// Returns the parameters that one process trains.
 Named TrainWhole() {
   Net net;
   Named owned;
@@ -156,7 +157,7 @@ void TrainStep(const Net& net, FullyShardedDataParallel& engine, int step,
   Update(engine.Owned());
 }
 
-// Of `whole`, by name, the rows that the rank has.
+// Compares the rank's rows to those of `whole`, by name.
 void ExpectRowsOf(const Named& whole, const FullyShardedDataParallel& engine) {
   size_t found = 0;
   for (const auto& unit : engine.units()) {
@@ -249,7 +250,7 @@ TEST_P(ZeroTest, KeepsMastersInFp32WhereParametersAreBf16) {
   });
 }
 
-// A sum in bf16 stops at 256: 257 rounds to it.
+// A bf16 sum stops at 256, because 257 rounds to it.
 TEST_P(ZeroTest, SumsMicroBatchesOfBf16ParametersInFp32) {
   constexpr int kMicroBatches = 512;
   for (const bool take_turns : {false, true}) {
@@ -286,7 +287,7 @@ TEST_P(ZeroTest, SumsMicroBatchesOfBf16ParametersInFp32) {
   }
 }
 
-// Such an optimizer detaches the gradients in zero_grad().
+// torch's optimizers detach the gradients in zero_grad().
 TEST_P(ZeroTest, TrainsWithAnOptimizerOfTorch) {
   const Named whole = TrainWhole();
   for (bool set_to_none : {true, false}) {
@@ -359,7 +360,7 @@ ChainSeen RunChain(int length, int prefetch) {
       loss.backward();
       (*engine)->AfterBackward();
     }
-    // Nothing but the rank's own rows is left.
+    // Only the rank's own rows are left.
     EXPECT_THAT(ErrorOf([&] { chain.weights[1].sum(); }),
                 HasSubstr("the parameter weight_1 has no values here"));
     EXPECT_THAT(ErrorOf([&] { chain.weights[0].detach()[1].zero_(); }),
@@ -377,20 +378,21 @@ TEST(FullySharded, NoMoreUnitsLiveThanThoseGatheredAhead) {
   for (int prefetch : {0, 1, 2}) {
     const ChainSeen seen = RunChain(6, prefetch);
     EXPECT_EQ(seen.peak_units, prefetch + 1);
-    // Each unit: whole, and while it is gathered or reduced, a buffer.
+    // Each unit is gathered; a unit being gathered or reduced also has a
+    // buffer.
     EXPECT_LE(seen.peak_bytes, (prefetch + 1) * 4 * 64);
   }
   EXPECT_EQ(RunChain(12, 1).peak_bytes, RunChain(6, 1).peak_bytes);
 }
 
 TEST(FullySharded, CountsTheUnitsThatWereNotGatheredAhead) {
-  // Without prefetch: in forward all, in backward all but the last, which
-  // stays.
+  // Without prefetch: all units in forward; in backward all but the last, which
+  // stays gathered.
   EXPECT_EQ(RunChain(4, 0).misses, std::vector<int64_t>({2, 2, 2, 1}));
   EXPECT_EQ(RunChain(4, 1).misses, std::vector<int64_t>({1, 0, 0, 0}));
 }
 
-// As in a pipeline whose last action runs an earlier stage's forward again.
+// As in a pipeline whose last action repeats an earlier stage's forward.
 TEST(FullySharded, WhatWasGatheredBeforeAnUpdateIsGatheredAgain) {
   OnRanks(2, [](Communicator& comm) {
     Chain chain(2);

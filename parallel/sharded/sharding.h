@@ -1,4 +1,4 @@
-// Among which ranks state is divided, and how much of it.
+// The division of model state among ranks.
 #ifndef RANKWISE_PARALLEL_SHARDED_SHARDING_H_
 #define RANKWISE_PARALLEL_SHARDED_SHARDING_H_
 
@@ -11,10 +11,10 @@
 
 namespace rankwise {
 
-// Data-parallel ranks as a grid: each of `shard` has a part of the state, and
-// those of `replicate` have the same part. One rank along replicate: fully
-// sharded. Several: HSDP (Zhao et al. 2023, "PyTorch FSDP", section 3.2.2), for
-// which `shard` lies within a node.
+// Data-parallel ranks as a grid: the ranks of `shard` hold different parts of
+// the state, those of `replicate` the same part. One rank in replicate: fully
+// sharded. Several: HSDP (Zhao et al. 2023, "PyTorch FSDP", section 3.2.2),
+// with `shard` inside a node.
 struct ShardingGroups {
   Group shard;
   Group replicate;
@@ -22,27 +22,27 @@ struct ShardingGroups {
   int ranks() const { return shard.size() * replicate.size(); }
 };
 
-// Divides `line` into groups of `shard_ranks` neighbours. Collective over all
-// ranks of the job. InvalidArgument where they do not divide its size.
+// Divides `line` into groups of `shard_ranks` adjacent ranks. Collective over
+// all ranks of the job. InvalidArgument unless they divide its size.
 absl::StatusOr<ShardingGroups> DivideLine(const Group& line, int shard_ranks);
 
 struct ShardingConfig {
-  // What is divided (Rajbhandari et al. 2020, "ZeRO", section 5): 1 the
-  // optimizer's state, 2 the gradients too, 3 the parameters too.
+  // ZeRO stage (Rajbhandari et al. 2020, "ZeRO", section 5): 1 divides the
+  // optimizer state, 2 also the gradients, 3 also the parameters.
   int stage = 3;
-  // Units whose parameters are gathered ahead of the one that computes.
+  // Number of units gathered ahead of the current one.
   int prefetch = 1;
-  // In which parameters are gathered and used; what the optimizer updates and
-  // gradients are summed in stay as the model has them. None: the same.
+  // Type in which parameters are gathered and used, by default the model's. The
+  // optimizer's rows and the gradient sums always have the model's type.
   std::optional<c10::ScalarType> parameter_type = {};
-  // Stage 2 and 3: every micro-batch's gradients are reduced at once, so that
-  // no rank ever holds whole ones, at one reduce-scatter per micro-batch.
+  // Stages 2 and 3: reduces the gradients of every micro-batch immediately, so
+  // that no rank accumulates full gradients, at one reduce-scatter per
+  // micro-batch.
   bool reduce_every_micro_batch = false;
-  // As in a pipeline: forwards and backwards of several micro-batches take
-  // turns, and GradientSync says when gradients are complete.
+  // For pipelines: interleaves the forwards and backwards of several
+  // micro-batches; GradientSync::Start marks complete gradients.
   bool micro_batches_take_turns = false;
-  // The ranks' rows, and with them the optimizer's state, are in the host's
-  // memory.
+  // Stores the ranks' rows, and thus the optimizer state, in host memory.
   bool offload = false;
 };
 

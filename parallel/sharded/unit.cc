@@ -19,12 +19,13 @@
 namespace rankwise {
 namespace {
 
-// The memory of a tensor whose rows follow one another, [numel].
+// Returns the memory of a tensor with contiguous rows as [numel].
 torch::Tensor FlatView(const torch::Tensor& tensor) {
   return at::as_strided(tensor.detach(), {tensor.numel()}, {1});
 }
 
-// A tensor of the shape of `tensor` whose values throw `error` when accessed.
+// Returns a tensor shaped like `tensor` whose values throw `error` when
+// accessed.
 torch::Tensor WithoutMemory(const torch::Tensor& tensor,
                             const std::string& error) {
   const auto storage = c10::make_intrusive<c10::StorageImpl>(
@@ -39,8 +40,8 @@ torch::Tensor WithoutMemory(const torch::Tensor& tensor,
   return result;
 }
 
-// What belongs to the parameter's rows in a line of the buffer, in their shape.
-// Not a view to autograd, which a torch::optim::Optimizer could not detach.
+// Returns the part of a buffer line that belongs to the parameter's rows, in
+// their shape. Detached, since torch::optim::Optimizer cannot detach views.
 torch::Tensor InLine(const torch::Tensor& line,
                      const ShardedParameter& parameter) {
   return at::as_strided(line, parameter.rows.sizes(), parameter.rows.strides(),
@@ -54,8 +55,8 @@ bool RowsFollowOneAnother(const torch::Tensor& tensor) {
           tensor.stride(0) == tensor.numel() / tensor.size(0));
 }
 
-// Calls `copy` with what belongs together: `flat`, a whole parameter, and
-// `buffer` [ranks, ...], from `offset` on in each line.
+// Calls `copy` with matching parts of `flat`, a full parameter, and of `buffer`
+// [ranks, ...], starting at the parameter's offset in each line.
 template <typename Copy>
 void ByLine(const torch::Tensor& flat, const torch::Tensor& buffer,
             const ShardedParameter& parameter, const Copy& copy) {
@@ -105,9 +106,9 @@ void ShardedUnit::Divide(const NamedTensor& parameter) {
   const int64_t mine = std::min(most, rows - sharded.begin);
   const auto options = values.options().dtype(
       config_.parameter_type.value_or(values.scalar_type()));
-  // Its own memory where nothing else is in it (`whole` and `values` are): a
-  // copy of each parameter while they are divided would leave holes that no
-  // unit fits into.
+  // Reuses the parameter's memory if nothing else shares it (`whole` and
+  // `values` do): copying each parameter while dividing them would leave holes
+  // too small for any unit.
   torch::Tensor memory = values;
   if (values.scalar_type() != options.dtype().toScalarType() ||
       values.storage().nbytes() != values.nbytes() ||
@@ -118,7 +119,7 @@ void ShardedUnit::Divide(const NamedTensor& parameter) {
   whole.set_data(memory);
   sharded.whole = whole;
   sharded.memory = whole.detach();
-  // Where parameters stay whole, in the same memory.
+  // Rows share the memory of parameters that stay gathered.
   const bool shares = config_.stage < 3 && !config_.offload &&
                       memory.scalar_type() == values.scalar_type();
   sharded.rows =
@@ -189,7 +190,7 @@ void ShardedUnit::StartGather() {
       parts.push_back(own.narrow(0, parameter.offset, parameter.rows.numel()));
       rows.push_back(FlatView(parameter.rows));
     }
-    at::_foreach_copy_(parts, rows);  // on a GPU one launch for all
+    at::_foreach_copy_(parts, rows);  // one launch for all on a GPU
   }
   if (groups_.shard.size() == 1) {
     gather_.emplace(own.view({1, line_}));
@@ -204,7 +205,8 @@ void ShardedUnit::FinishGather() {
   torch::Tensor lines;  // [ranks, line_]
   if (gather_.has_value()) lines = gather_->Finish();
   Allocate();
-  // The new bytes are the parameters' own: what autograd saved is still valid.
+  // The new bytes equal the parameters' values, so autograd's saved views stay
+  // valid.
   const at::NoGradGuard no_grad;
   const at::AutoDispatchBelowADInplaceOrView same_version;
   for (const ShardedParameter& parameter : parameters_) {
@@ -234,7 +236,7 @@ void ShardedUnit::WidenGradient(ShardedParameter& parameter) {
   if (!gradient.defined() || gradient.scalar_type() == type) return;
   const at::NoGradGuard no_grad;
   const auto narrow_bytes = static_cast<int64_t>(gradient.nbytes());
-  // Autograd adds in place, whatever the parameter's type is.
+  // Autograd accumulates in place regardless of the parameter's type.
   gradient = gradient.to(type);
   if (!parameter.counted) return;
   const int64_t added = static_cast<int64_t>(gradient.nbytes()) - narrow_bytes;
@@ -307,7 +309,7 @@ void ShardedUnit::SetGradient(ShardedParameter& parameter,
   const torch::Tensor& whole = parameter.whole.grad();
   if (config_.stage == 1 && whole.defined() &&
       whole.scalar_type() == mean.scalar_type()) {
-    // In the memory of the whole one, which is there anyway.
+    // Reuses the memory of the full gradient, which is allocated anyway.
     gradient =
         whole.narrow(0, parameter.begin, parameter.rows.size(0)).detach();
     gradient.copy_(mean);
@@ -319,7 +321,7 @@ void ShardedUnit::SetGradient(ShardedParameter& parameter,
 }
 
 void ShardedUnit::SetHostGradients(const torch::Tensor& mean) {
-  // The optimizer does not see, nor reset, the gradients of no rows.
+  // The optimizer neither reads nor resets the gradients of empty rows.
   const auto has_gradient = [](const ShardedParameter& parameter) {
     return parameter.rows.numel() > 0 && parameter.rows.grad().defined();
   };

@@ -1,8 +1,9 @@
-// Parameters that are gathered, freed and reduced together, and how they lie in
-// memory. Not for other rooms: they use fully_sharded.h.
+// Parameters that are gathered, freed and reduced together, and their memory
+// layout. Private to this room; others use fully_sharded.h.
 //
 // Of every parameter [d0, ...] each of n ranks has c = ceil(d0 / n) rows, the
-// last ones fewer or none. A unit's buffer has one line per rank, with the
+// last ranks fewer or none. A unit's buffer has one line per rank: the rank's
+// rows of one parameter after the other, each padded to c rows:
 // rank's rows of one parameter after the other, padded to c rows each:
 //
 //   rank 0 | a: rows 0..c-1 | b: rows 0..c'-1 |
@@ -31,24 +32,24 @@ namespace rankwise {
 
 struct ShardedParameter {
   std::string name;
-  torch::Tensor whole;   // the module's; `memory`, or while freed `no_memory`
-  torch::Tensor memory;  // of the gathered values; autograd saves views of it
-  torch::Tensor no_memory;  // ZeRO 3: reading it throws an error with the name
-  torch::Tensor rows;       // this rank's, which the optimizer updates
-  int64_t begin = 0;        // the first row
-  int64_t chunk = 0;        // numbers in a line of the buffer
-  int64_t offset = 0;       // of the chunk in the line
-  bool counted = false;     // its gradient, among the unsharded bytes
+  torch::Tensor whole;   // the module's; `memory`, or `no_memory` while freed
+  torch::Tensor memory;  // the gathered values; autograd saves views of it
+  torch::Tensor no_memory;  // ZeRO 3: throws when read, naming the parameter
+  torch::Tensor rows;       // this rank's rows, updated by the optimizer
+  int64_t begin = 0;        // first row
+  int64_t chunk = 0;        // elements in a line of the buffer
+  int64_t offset = 0;       // of the chunk in the line, in elements
+  bool counted = false;     // whether its gradient is in the unsharded bytes
 
   bool trained() const { return whole.requires_grad(); }
 };
 
-// Not thread-safe. All ranks make the same calls in the same order. Throws what
-// the process group throws.
+// Not thread-safe. All ranks must make the same calls in the same order. Throws
+// the process group's exceptions.
 class ShardedUnit {
  public:
-  // Takes over the parameters' memory; from here on they are not whole. What
-  // is passed by reference must outlive the unit.
+  // Takes over the parameters' memory; afterwards they are not gathered.
+  // Arguments passed by reference must outlive the unit.
   ShardedUnit(std::string name, const std::vector<NamedTensor>& parameters,
               const ShardingGroups& groups, const ShardingConfig& config,
               UnshardedBytes& unsharded);
@@ -56,37 +57,37 @@ class ShardedUnit {
 
   const std::string& name() const { return name_; }
   std::vector<ShardedParameter>& parameters() { return parameters_; }
-  int64_t trained() const;  // how many of them
+  int64_t trained() const;  // number of trained parameters
 
-  // Whole, or about to be.
+  // Returns whether the unit is gathered or being gathered.
   bool gathered() const { return state_ != State::kSharded; }
-  // Starts the all-gather of a unit that is not gathered.
+  // Starts the all-gather. The unit must not be gathered.
   void StartGather();
-  // Waits for it, if it is under way.
+  // Blocks until a pending all-gather completes.
   void FinishGather();
-  // The ranks' rows were updated: what is gathered is of no use any more. With
-  // `free` it is also given back.
+  // Marks the gathered copy as stale after an update of the ranks' rows; `free`
+  // also frees it.
   void Invalidate(bool free);
 
-  // Call before backward adds to the gradient of an earlier micro-batch, if
-  // there is one: converts it to the type of `rows`, so that sums do not round
-  // to the parameters' narrower type.
+  // Call before backward adds to a gradient from an earlier micro-batch, if
+  // there is one: converts it to the type of `rows`, so that sums are not
+  // rounded to the parameters' narrower type.
   void WidenGradient(ShardedParameter& parameter);
   // Counts the memory of a parameter's gradient, which backward has written.
   void CountGradient(ShardedParameter& parameter);
-  // Starts the reduce-scatter of the parameters' gradients, a missing one as
-  // zeros.
+  // Starts the reduce-scatter of the parameters' gradients; a missing gradient
+  // contributes zeros.
   void StartReduce();
-  // Waits for it, if one is under way: the mean of the ranks' gradients is in
-  // the gradients of `rows`, added to what was there.
+  // Blocks until a pending reduce-scatter completes, then adds the mean of the
+  // ranks' gradients to the gradients of `rows`.
   void FinishReduce();
-  // Call before the optimizer reads gradients and changes rows in the host's
-  // memory: blocks until the copies of both are over.
+  // Blocks until copies to and from host memory complete. Call before the
+  // optimizer reads gradients or writes rows there.
   void AwaitHostCopies();
-  // Of ZeRO 1, which keeps whole gradients until the update.
+  // For ZeRO 1, which holds full gradients until the update.
   void DropGradients();
 
-  // How long the rank only waited since these were last taken.
+  // Return the exposed communication time since the last call.
   PendingDuration TakeGatherWait() { return gather_wait_.Take(); }
   PendingDuration TakeReduceWait() { return reduce_wait_.Take(); }
 
@@ -105,17 +106,17 @@ class ShardedUnit {
   const ShardingConfig& config_;
   UnshardedBytes& unsharded_;
   std::vector<ShardedParameter> parameters_;
-  int64_t line_ = 0;         // numbers in a line of the buffers
-  int64_t whole_bytes_ = 0;  // of the parameters, while they have memory
+  int64_t line_ = 0;         // elements in a line of the buffers
+  int64_t whole_bytes_ = 0;  // of the parameters while allocated
   int64_t gradient_bytes_ = 0;
-  // With an offloaded optimizer: a line with the rows, and one with their
-  // gradients, in pinned memory, so that the copies are one each way and the
-  // host waits once a step.
+  // With an offloaded optimizer: one line with the rows and one with their
+  // gradients, in pinned memory, so that there is one copy each way and the
+  // host blocks once per step.
   torch::Tensor host_rows_, host_gradients_;
   std::optional<DeviceEvent> host_copy_;  // recorded after the last copy
   State state_ = State::kSharded;
   ExposedComm gather_wait_, reduce_wait_;
-  // Exchanges in flight. They may finish on another stream than they started
+  // Pending exchanges. They may finish on a different stream than they started
   // on, because each stage of a pipeline has its own.
   std::optional<Exchange> gather_, reduce_;
 };
@@ -132,7 +133,7 @@ class ShardedUnits final : public Units {
     return units_;
   }
   ShardedUnit& operator[](size_t unit) const { return *units_[unit]; }
-  // The most units of ZeRO 3 that had memory at any time.
+  // Returns the largest number of ZeRO 3 units allocated at the same time.
   int peak_gathered() const { return peak_gathered_; }
 
   bool Gathered(size_t unit) const override { return units_[unit]->gathered(); }

@@ -13,14 +13,14 @@
 namespace rankwise {
 namespace {
 
-const c10::Device kDevice = FakeDevice::At(1);  // not the current one
+const c10::Device kDevice = FakeDevice::At(1);  // not the current device
 
 c10::Stream NewStream() {
   return c10::impl::VirtualGuardImpl(kDevice.type())
       .getStreamFromGlobalPool(kDevice);
 }
 
-// One rank alone: exchanges are copies.
+// A single rank, for which exchanges are copies.
 class UnitOnStreamsTest : public testing::Test {
  protected:
   UnitOnStreamsTest() {
@@ -91,7 +91,7 @@ TEST_F(UnitOnStreamsTest,
   EXPECT_EQ(recorded.back(), finishes_);
 }
 
-// A pipeline runs each stage's sections on a stream of its own.
+// A pipeline runs each stage's sections on the stage's own stream.
 TEST_F(UnitOnStreamsTest, GradientsAddUpOnTheStreamThatRunsTheSection) {
   torch::nn::Module net;
   const torch::Tensor weight =

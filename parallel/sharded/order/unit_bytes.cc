@@ -25,7 +25,7 @@ UnitSize SizeOf(const std::vector<std::vector<int64_t>>& shapes,
 double BytesHeld(const DividedTensors& tensors, const UnitSize& size, int zero,
                  int64_t ranks) {
   const bool divided = zero >= tensors.divided_from;
-  // Otherwise the rows are views of the whole tensors.
+  // Otherwise the rows are views of the full tensors.
   const bool has_rows = divided || tensors.in_bf16 || tensors.rows_apart;
   const double whole_bytes = tensors.in_bf16 ? 2 : tensors.row_bytes;
   const auto rows = static_cast<double>(size.padded_numbers / ranks);

@@ -12,18 +12,18 @@
 
 namespace rankwise {
 
-// Counts buffers that hold more than this rank's share.
+// Counts the bytes of buffers that exceed this rank's share.
 struct UnshardedBytes {
   int64_t now = 0;
-  int64_t peak = 0;            // since the beginning
-  bool has_gradients = false;  // whole gradients are among them
+  int64_t peak = 0;            // since construction
+  bool has_gradients = false;  // whether full gradients are counted
 
   void Add(int64_t bytes) { peak = std::max(peak, now += bytes); }
 };
 
 struct UnitSize {
-  int64_t numbers = 0;         // of its parameters
-  int64_t padded_numbers = 0;  // in a buffer of all ranks' lines
+  int64_t numbers = 0;         // elements of its parameters
+  int64_t padded_numbers = 0;  // elements in a buffer of all ranks' lines
 
   UnitSize& operator+=(const UnitSize& other) {
     numbers += other.numbers;
@@ -32,41 +32,41 @@ struct UnitSize {
   }
 };
 
-// The size of a unit with parameters of `shapes`, each divided along its first
-// dimension.
+// Returns the size of a unit with parameters of `shapes`, each divided along
+// its first dimension.
 UnitSize SizeOf(const std::vector<std::vector<int64_t>>& shapes, int64_t ranks);
 
-// Parameters or their gradients, which ZeRO divides from some stage on.
+// Parameters or gradients, divided from some ZeRO stage on.
 struct DividedTensors {
-  int divided_from = 3;  // the first ZeRO stage that divides them
-  double row_bytes = 4;  // per number of the rank's own rows
-  // The whole tensors are bf16, and the rows are separate fp32 copies.
+  int divided_from = 3;  // first ZeRO stage that divides them
+  double row_bytes = 4;  // per element of the rank's own rows
+  // The full tensors are bf16, and the rows are separate fp32 copies.
   bool in_bf16 = false;
-  bool rows_apart =
-      false;  // the rows are separate copies in any case (offload)
+  bool rows_apart = false;  // separate row copies even in fp32 (offload)
 };
 
-// Bytes that one of `ranks` ranks holds for `size` at ZeRO stage `zero`.
+// Returns the bytes that each of `ranks` ranks holds for `size` at ZeRO stage
+// `zero`.
 double BytesHeld(const DividedTensors& tensors, const UnitSize& size, int zero,
                  int64_t ranks);
 
 struct UnitBytesConfig {
   int zero = 3;
-  int ranks = 2;  // among which units are divided
-  // Bytes of a gathered number, and of a gradient from one micro-batch; sums
-  // over several micro-batches are fp32.
+  int ranks = 2;  // that share a unit
+  // Bytes per gathered element and per gradient element of one micro-batch;
+  // sums over several micro-batches are fp32.
   int parameter_bytes = 4;
 };
 
-// Counts what ShardedUnit allocates.
+// Counts ShardedUnit's allocations.
 class UnitBytes : public Units {
  public:
   UnitBytes(std::vector<UnitSize> units, const UnitBytesConfig& config)
       : units_(std::move(units)), config_(config), states_(units_.size()) {}
 
-  // Counts the full gradients of the `numbers` elements of the unit that
-  // `section` is the first to use. The second micro-batch makes them fp32;
-  // later ones add nothing.
+  // Counts the full gradients of the unit's `numbers` elements that `section`
+  // is the first to use. They become fp32 in the second micro-batch; later ones
+  // add nothing.
   void AddGradients(size_t unit, size_t section, int64_t numbers);
   int64_t peak() const { return bytes_.peak; }
 

@@ -5,7 +5,7 @@
 namespace rankwise {
 namespace {
 
-// Two units of 10 numbers, 12 with their padding.
+// Two units of 10 elements, 12 with padding.
 UnitBytes TwoUnits(const UnitBytesConfig& config) {
   return UnitBytes({{10, 12}, {10, 12}}, config);
 }

@@ -1,5 +1,5 @@
-// When ZeRO's units are gathered, given up and reduced.
-// FullyShardedDataParallel executes this order, and //analysis/plan times it.
+// The order in which ZeRO's units are gathered, invalidated and reduced.
+// FullyShardedDataParallel executes it, and //analysis/plan times it.
 #ifndef RANKWISE_PARALLEL_SHARDED_ORDER_UNIT_ORDER_H_
 #define RANKWISE_PARALLEL_SHARDED_ORDER_UNIT_ORDER_H_
 
@@ -10,18 +10,18 @@
 
 namespace rankwise {
 
-// What can be done with a rank's units, numbered from 0.
+// Operations on a rank's units, numbered from 0.
 class Units {
  public:
   virtual ~Units() = default;
 
-  // Whole, or about to be.
+  // Returns whether the unit is gathered or being gathered.
   virtual bool Gathered(size_t unit) const = 0;
-  // Of a unit that is not gathered.
+  // Requires a unit that is not gathered.
   virtual void StartGather(size_t unit) = 0;
-  // Waits for it, if it is under way.
+  // Blocks until a pending all-gather completes.
   virtual void FinishGather(size_t unit) = 0;
-  // Discards what was gathered, if anything; ZeRO 3 also frees it.
+  // Discards the gathered copy, if any; ZeRO 3 also frees it.
   virtual void Invalidate(size_t unit) = 0;
   virtual void StartReduce(size_t unit) = 0;
   virtual void FinishReduce(size_t unit) = 0;
@@ -29,51 +29,53 @@ class Units {
 
 struct UnitOrderConfig {
   int zero = 3;
-  // Units whose parameters are gathered ahead of the one that computes.
+  // Number of units gathered ahead of the current one.
   int prefetch = 1;
-  // As in a pipeline: the backward that follows a forward need not be of the
-  // same micro-batch.
+  // For pipelines: the backward after a forward may belong to another
+  // micro-batch.
   bool micro_batches_take_turns = false;
 };
 
-// Of a model that runs as a sequence of sections. `units` must outlive it.
+// The order for a model that runs as a sequence of sections. `units` must
+// outlive it.
 class UnitOrder {
  public:
   UnitOrder(Units& units, size_t count, const UnitOrderConfig& config)
       : units_(units), config_(config), uses_(count) {}
   UnitOrder(const UnitOrder&) = delete;
 
-  // The next part of the model, in order of forward, and the units it uses,
-  // each once.
+  // Appends the next section, in forward order, with the units it uses, each
+  // once.
   void AddSection(std::vector<size_t> units);
   const std::vector<size_t>& units_of(size_t section) const {
     return sections_[section];
   }
-  // A unit's backward begins with that of the last section that uses it, and
+  // A unit's backward begins with that of the last section that uses it and
   // ends with that of the first.
   size_t first_section(size_t unit) const { return uses_[unit].first_section; }
   size_t last_section(size_t unit) const { return uses_[unit].last_section; }
 
-  // Before and after a section's forward. `trains`: a backward follows.
+  // Call before and after a section's forward. `trains`: a backward follows.
   void BeginForward(size_t section);
   void EndForward(size_t section, bool trains);
   void BeginBackward(size_t section);
-  // Call once all of the unit's gradients are computed; `reduces`: start
+  // Call once all of the unit's gradients are computed. `reduces`: start
   // reducing them.
   void FinishUnit(size_t unit, bool reduces);
-  // After the backward of a micro-batch. Not where micro-batches take turns.
+  // Call after the backward of a micro-batch, unless micro-batches are
+  // interleaved.
   void EndBackward();
 
-  // Starts the unit's reduction; first waits for the oldest, so that at most
-  // `prefetch` + 1 are in flight.
+  // Starts the unit's reduction; first finishes the oldest one if necessary, so
+  // that at most `prefetch` + 1 are pending.
   void Reduce(size_t unit);
-  // Waits for all reductions. `updates`: an update follows.
+  // Finishes all reductions. `updates`: an update follows.
   void EndStep(bool updates);
-  // The rows have changed: discards everything gathered.
+  // Discards all gathered copies, after a change of the rows.
   void InvalidateAll();
 
-  // How often, since the last call, the unit was needed before its all-gather
-  // had been started.
+  // Returns the number of times, since the last call, that the unit was needed
+  // before its all-gather had been started.
   int64_t TakeMisses(size_t unit);
 
  private:
@@ -83,15 +85,15 @@ class UnitOrder {
   };
 
   void Need(size_t unit);
-  // Starts the all-gathers of the units that come after those of `section`, in
-  // forward (`step` 1) or in backward (-1).
+  // Starts the all-gathers of the units after those of `section`, in forward
+  // (`step` 1) or backward (-1) order.
   void Prefetch(size_t section, int step);
 
   Units& units_;
   const UnitOrderConfig config_;
   std::vector<Use> uses_;                      // by unit
-  std::vector<std::vector<size_t>> sections_;  // the units of each
-  std::deque<size_t> reducing_;                // the oldest first
+  std::vector<std::vector<size_t>> sections_;  // units of each section
+  std::deque<size_t> reducing_;                // oldest first
 };
 
 }  // namespace rankwise

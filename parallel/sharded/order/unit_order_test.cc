@@ -12,8 +12,8 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// Writes down what is asked for: "+0" starts the gather of unit 0, "=0" waits
-// for it, "-0" invalidates it, "r0" and "R0" start and finish its reduction.
+// Logs the calls: "+0" starts the gather of unit 0, "=0" waits for it, "-0"
+// invalidates it, "r0" and "R0" start and finish its reduction.
 class CallLog : public Units {
  public:
   explicit CallLog(size_t units) : gathered_(units, false) {}
@@ -44,7 +44,7 @@ class CallLog : public Units {
   std::string log_;
 };
 
-// Three sections with a unit each.
+// Three sections with one unit each.
 struct Chain {
   explicit Chain(const UnitOrderConfig& config)
       : units(3), order(units, 3, config) {
@@ -121,7 +121,7 @@ TEST(UnitOrderTest, AUnitOfTwoSectionsStaysFromTheFirstUseToTheEnd) {
   UnitOrder order(units, 2, {.zero = 3, .prefetch = 1});
   order.AddSection({0});
   order.AddSection({1});
-  order.AddSection({0});  // as a head that is tied to an embedding
+  order.AddSection({0});  // like a head tied to an embedding
   EXPECT_EQ(order.first_section(0), 0);
   EXPECT_EQ(order.last_section(0), 2);
   for (size_t section = 0; section < 3; ++section) {
@@ -131,7 +131,7 @@ TEST(UnitOrderTest, AUnitOfTwoSectionsStaysFromTheFirstUseToTheEnd) {
   EXPECT_EQ(units.Take(), "+0 =0 +1 =1 -1 =0");
   for (size_t section = 3; section-- > 0;) {
     order.BeginBackward(section);
-    if (section == 2) continue;  // its gradient is not complete
+    if (section == 2) continue;  // its gradient is incomplete
     order.FinishUnit(section == 1 ? 1 : 0, /*reduces=*/true);
   }
   EXPECT_EQ(units.Take(), "=0 +1 =1 -1 r1 =0 -0 r0");

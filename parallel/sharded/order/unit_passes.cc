@@ -80,7 +80,7 @@ void UnitPasses::Complete(const SectionRange& sections) {
 
 void UnitPasses::Finish(bool updates) {
   if (takes_turns_) {
-    // The engine reduces weights that are tied on one rank after all others.
+    // The engine reduces weights that are tied on one rank last.
     for (const size_t unit : layout_.tied) order_.Reduce(unit);
   } else {
     order_.EndBackward();

@@ -1,5 +1,5 @@
-// Runs a rank's passes through a model in the engine's order of units: to time
-// them, or to count the memory that they need. Without tensors.
+// Runs a rank's passes through a model in the engine's order of units, to time
+// them or to count their memory. Without tensors.
 #ifndef RANKWISE_PARALLEL_SHARDED_ORDER_UNIT_PASSES_H_
 #define RANKWISE_PARALLEL_SHARDED_ORDER_UNIT_PASSES_H_
 
@@ -23,11 +23,11 @@ struct UnitUse {
 // A rank's part of a model, as a sequence of sections.
 struct UnitLayout {
   std::vector<UnitSize> units;
-  std::set<size_t> tied;  // with a weight of two sections
+  std::set<size_t> tied;  // units with a weight that two sections share
   std::vector<std::vector<UnitUse>> sections;
 };
 
-// Sections [begin, end), such as those of a stage.
+// Sections [begin, end), such as a stage's.
 struct SectionRange {
   size_t begin = 0, end = 0;
 };
@@ -36,33 +36,33 @@ struct SectionRange {
 struct SectionPass {
   SectionRange sections;
   bool backward = false;
-  bool completes = false;  // the sections' gradients of the step
+  bool completes = false;  // whether it completes the sections' gradients
 };
 
-// Subclasses define what a pass costs.
+// Subclasses define the cost of a pass.
 class UnitPasses {
  public:
   virtual ~UnitPasses() = default;
 
-  // A step of `micro_batches`, each through all sections. `reduces_each`: their
-  // gradients are reduced after every micro-batch, not only after the last.
+  // Runs a step of `micro_batches`, each through all sections. `reduces_each`:
+  // reduces gradients after every micro-batch, not only after the last.
   void RunMicroBatches(int64_t micro_batches, bool reduces_each = false);
-  // One step in which micro-batches take turns, as in a pipeline.
+  // Runs a step with interleaved micro-batches, as in a pipeline.
   void RunPasses(const std::vector<SectionPass>& passes);
 
   // The phases of a step.
   void Forward(const SectionRange& sections);
-  // `reduces`: units whose gradients are complete.
+  // `reduces`: reduce units whose gradients are complete.
   void Backward(const SectionRange& sections, bool reduces);
-  // Where micro-batches take turns, after the last backward of `sections`.
+  // For interleaved micro-batches: call after the last backward of `sections`.
   void Complete(const SectionRange& sections);
-  // After the backward of a micro-batch, or of all that take turns.
+  // Call after the backward of a micro-batch, or of all interleaved ones.
   void Finish(bool updates);
 
   SectionRange All() const { return {0, layout_.sections.size()}; }
 
  protected:
-  // `units` must outlive it.
+  // `units` must outlive the object.
   UnitPasses(Units& units, UnitLayout layout, const UnitOrderConfig& config);
 
   virtual void ComputeForward(size_t /*section*/) {}
@@ -74,8 +74,8 @@ class UnitPasses {
   const UnitLayout layout_;
   const bool takes_turns_;
   UnitOrder order_;
-  // By unit: numbers whose gradients this backward still owes, and numbers not
-  // yet passed to Complete.
+  // By unit: elements whose gradients this backward has yet to compute, and
+  // elements not yet passed to Complete.
   std::vector<int64_t> awaited_, incomplete_;
 };
 

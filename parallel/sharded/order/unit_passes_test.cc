@@ -5,7 +5,7 @@
 namespace rankwise {
 namespace {
 
-// Each section with a unit of 100 numbers.
+// Each section has a unit of 100 elements.
 UnitLayout Chain(size_t length) {
   UnitLayout chain;
   for (size_t i = 0; i < length; ++i) {
@@ -26,10 +26,10 @@ int64_t PeakOf(const UnitOrderConfig& order) {
 }
 
 TEST(UnitMemoryTest, Zero3HoldsOneUnitTheNextMessageAndTwoReductions) {
-  // The gathered unit and its gradients, the message of the next, the inputs of
-  // two reduce-scatters in flight.
+  // The gathered unit and its gradients, the message of the next unit, and the
+  // inputs of two pending reduce-scatters.
   EXPECT_EQ(PeakOf({.zero = 3}), 400 * (2 + 1 + 2));
-  // Without the units and the gradients, which all stay.
+  // The units and the gradients stay allocated and are not counted.
   EXPECT_EQ(PeakOf({.zero = 1}), 400 * 2);
 }
 
@@ -49,8 +49,8 @@ TEST(UnitMemoryTest, AStageReducesItsGradientsWhenItHasThoseOfAllMicroBatches) {
 }
 
 TEST(UnitMemoryTest, AUnitThatIsTiedOnItsRankIsReducedLast) {
-  // The first unit is large: Complete would have to hold 4 * 1000 bytes more if
-  // it reduced that.
+  // The first unit is large: reducing it in Complete would need 4 * 1000 more
+  // bytes.
   const UnitLayout layout = {.units = {{1000, 1000}, {100, 100}},
                              .tied = {0},
                              .sections = {{{0, 1000}}, {{1, 100}}, {{0}}}};
