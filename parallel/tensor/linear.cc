@@ -21,12 +21,12 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// [..., features] to [rows, features].
+// Reshapes [..., features] to [rows, features].
 torch::Tensor Rows(const torch::Tensor& x) {
   return x.reshape({-1, x.size(-1)});
 }
 
-// Of x [..., inputs] and a matrix [inputs, outputs].
+// Returns the product of x [..., inputs] and a matrix [inputs, outputs].
 torch::Tensor Product(const torch::Tensor& x, const torch::Tensor& matrix) {
   std::vector<int64_t> shape = x.sizes().vec();
   shape.back() = matrix.size(1);
@@ -37,7 +37,8 @@ torch::Tensor WeightGradient(const torch::Tensor& dy, const torch::Tensor& x) {
   return at::mm(Rows(dy).t(), Rows(x));
 }
 
-// Of the tokens of x [B, part, features], each [ranks, B, piece, features].
+// Starts all-gathers of pieces of x [B, part, features] along the tokens; each
+// returns [ranks, B, piece, features].
 std::vector<Exchange> StartGathers(const torch::Tensor& x,
                                    const TensorParallel& tp) {
   std::vector<Exchange> pieces;
@@ -52,7 +53,7 @@ std::vector<torch::Tensor> FinishAll(std::vector<Exchange> pieces) {
   return results;
 }
 
-// Which gradients backward of (x, weight, bias) is to compute.
+// The gradients of (x, weight, bias) that backward has to compute.
 struct Needs {
   Needs(const AutogradContext& ctx, const variable_list& saved)
       : x(ctx.needs_input_grad(0)),
@@ -78,8 +79,8 @@ class ColumnFunction : public OnceDifferentiable<ColumnFunction> {
     return tensor::Unstack(std::move(products), /*dim=*/1, tokens);
   }
 
-  // Under sequence parallelism all tokens are in the order of stacked parts:
-  // what pads them has a gradient of zero, and adds nothing to the weight's.
+  // Under sequence parallelism all tokens are in the order of stacked parts;
+  // padding has a zero gradient and adds nothing to the weight gradient.
   static variable_list Gradients(AutogradContext* ctx,
                                  const variable_list& gradients) {
     const TensorParallel& tp = KeptValue<TensorParallel>(*ctx);
@@ -152,8 +153,8 @@ class RowFunction : public OnceDifferentiable<RowFunction> {
   }
 
  private:
-  // Over the ranks, of all rows. Each piece is summed while the next ones are
-  // multiplied.
+  // Returns the sum of all rows over the ranks. Each piece is reduced while the
+  // next ones are multiplied.
   static torch::Tensor Sum(const torch::Tensor& x, const torch::Tensor& weight,
                            const TensorParallel& tp) {
     std::vector<int64_t> shape = x.sizes().vec();
@@ -170,7 +171,7 @@ class RowFunction : public OnceDifferentiable<RowFunction> {
     return y;
   }
 
-  // The same, of which each rank has its part of the tokens.
+  // As Sum, but returns only this rank's part of the tokens.
   static torch::Tensor PartOfSum(const torch::Tensor& x,
                                  const torch::Tensor& weight,
                                  const TensorParallel& tp) {
@@ -196,8 +197,8 @@ torch::Tensor ColumnParallelLinear(const torch::Tensor& x,
               "sequence parallelism divides ", tokens,
               " tokens into parts [B, ", PartSize(tokens, tp),
               ", features]; got ", x.sizes());
-  // Cast outside the autograd functions, so that autograd differentiates the
-  // cast.
+  // The cast stays outside the autograd functions, so that autograd
+  // differentiates it.
   return ColumnFunction::apply(CastByAutocast(x), CastByAutocast(weight),
                                std::optional(CastByAutocast(bias)), tokens, tp);
 }

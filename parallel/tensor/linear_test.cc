@@ -43,7 +43,7 @@ torch::Tensor Leaf(const torch::Tensor& x) {
   return x.detach().clone().requires_grad_();
 }
 
-// Two layers and their input, and the gradient of their output.
+// Two layers, their input, and the gradient of their output.
 struct Mlp {
   torch::Tensor x, weight1, bias1, weight2, bias2, dy;
 
@@ -57,7 +57,7 @@ struct Mlp {
 
   int64_t tokens() const { return x.size(1); }
 
-  // As leaves, with what the rank has of the weights.
+  // Returns leaves, with the rank's parts of the weights.
   Mlp Part(const TensorParallel& tp) const {
     return {Leaf(x),
             Leaf(PartOf(weight1, 0, tp)),
@@ -71,7 +71,7 @@ struct Mlp {
     return at::linear(at::gelu(at::linear(x, weight1, bias1)), weight2, bias2);
   }
 
-  // From and to whole activations on every rank.
+  // Maps replicated activations to replicated activations.
   torch::Tensor Forward(const TensorParallel& tp) const {
     const bool divided = tp.sequence_parallel;
     const torch::Tensor in = divided ? ScatterToRanks(x, 1, tp) : x;
@@ -82,13 +82,13 @@ struct Mlp {
   }
 };
 
-// The largest difference as a part of the largest value.
+// Returns the largest difference relative to the largest value.
 double Error(const torch::Tensor& got, const torch::Tensor& want) {
   EXPECT_EQ(got.sizes(), want.sizes());
   return ((got - want).abs().max() / want.abs().max()).item<double>();
 }
 
-// Of a part of the model on this rank from the model on one, in gradients.
+// Compares the gradients of this rank's part of the model to the whole model's.
 void ExpectGradients(const Mlp& part, const Mlp& whole, double bound,
                      const TensorParallel& tp) {
   const auto part_of = [&](const torch::Tensor& leaf, int64_t dim) {
@@ -106,7 +106,8 @@ void ExpectGradients(const Mlp& part, const Mlp& whole, double bound,
 
 TEST(TensorParallelLinearTest, ComputesWhatOneRankDoes) {
   std::vector<Mlp> wholes;
-  // The second has tokens that do not divide, the third less than ranks.
+  // The tokens of the second do not divide evenly; the third has fewer than
+  // ranks.
   for (const auto& [batch, tokens] :
        std::vector<std::pair<int64_t, int64_t>>{{1, 8}, {2, 7}, {3, 2}}) {
     wholes.push_back(Mlp::Draw(batch, tokens, at::kDouble).Part({}));
@@ -157,9 +158,8 @@ TEST(TensorParallelLinearTest, LayersNeedNoBiasAndNoGradients) {
   });
 }
 
-// A rounding to bf16 is off by up to 2^-9 of the value. There are at most eight
-// one after another: of an input, weights, the hidden features, the output and
-// the gradients of these.
+// A rounding to bf16 is off by up to 2^-9 of the value. At most eight follow
+// one another: the input, weights, hidden features, output and their gradients.
 TEST(TensorParallelLinearTest, UnderAutocastIsAsNearToFp32AsBf16Is) {
   const Mlp whole = Mlp::Draw(2, 7, at::kFloat).Part({});
   whole.Forward().backward(whole.dy);
@@ -202,7 +202,7 @@ TEST(TensorParallelLinearTest, AloneIsLinearToTheLastBit) {
   }
 }
 
-// "all_reduce of 768", in the order of starting.
+// Returns "all_reduce of 768" etc. in launch order.
 std::vector<std::string> Calls(const std::vector<CommEvent>& events) {
   std::vector<std::string> calls;
   for (const CommEvent& event : events)

@@ -1,4 +1,5 @@
-// Ranks' parts of a tensor, as they are exchanged. Not for other rooms.
+// Conversion between tensors and the ranks' parts that are exchanged. Private
+// to this room.
 #ifndef RANKWISE_PARALLEL_TENSOR_PARTS_H_
 #define RANKWISE_PARALLEL_TENSOR_PARTS_H_
 
@@ -10,15 +11,15 @@
 
 namespace rankwise::tensor {
 
-// The parts of x along `dim`, the last ones padded with zeros, one after the
-// other: [ranks, ..., part, ...], contiguous. Copies where it must.
+// Stacks the parts of x along `dim`, the last ones padded with zeros: [ranks,
+// ..., part, ...], contiguous. Copies only if necessary.
 torch::Tensor Stack(const torch::Tensor& x, int64_t dim,
                     const TensorParallel& tp);
-// The reverse, without the padding: `size` along `dim`, contiguous. The parts
-// are cut into `pieces` along `dim`, each [ranks, ..., piece, ...].
+// Inverts Stack and removes the padding: `size` along `dim`, contiguous. The
+// parts come in `pieces` along `dim`, each [ranks, ..., piece, ...].
 torch::Tensor Unstack(std::vector<torch::Tensor> pieces, int64_t dim,
                       int64_t size);
-// `pieces` along `dim` as one.
+// Concatenates `pieces` along `dim`.
 torch::Tensor Join(std::vector<torch::Tensor> pieces, int64_t dim);
 
 }  // namespace rankwise::tensor

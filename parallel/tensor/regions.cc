@@ -21,13 +21,13 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// Where a region's tensors are divided: whole, they have `size` along `dim`.
+// The division of a region's tensors: `size` is the undivided size along `dim`.
 struct Division {
   int64_t dim = 0;
   int64_t size = 0;
 };
 
-// What a region does to activations or gradients.
+// A region's operation on activations or gradients.
 using Change = torch::Tensor (*)(const torch::Tensor&, const Division&,
                                  const TensorParallel&);
 

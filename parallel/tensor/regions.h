@@ -1,9 +1,9 @@
-// Tensor parallelism: a line of ranks computes each layer together, every rank
+// Tensor parallelism: a group of ranks computes each layer together, every rank
 // with its part of the weights (Shoeybi et al. 2019, "Megatron-LM", section 3).
-// Here: what the ranks share, and the places where activations change between
-// whole and divided, as functions that autograd differentiates. All of them are
-// collective along the group, forward and backward; with a group of one rank
-// they return their argument.
+// This file has the shared configuration and the differentiable functions that
+// convert activations between replicated and divided. All of them are
+// collectives of the group, forward and backward; in a group of one rank they
+// return their argument.
 #ifndef RANKWISE_PARALLEL_TENSOR_REGIONS_H_
 #define RANKWISE_PARALLEL_TENSOR_REGIONS_H_
 
@@ -19,27 +19,29 @@ namespace rankwise {
 
 struct TensorParallel {
   Group group = {};
-  // Between the divided layers every rank keeps its part of the tokens and not
-  // all of them, so that norms and dropout are divided, too: an all-gather and
-  // a reduce-scatter take the place of each all-reduce (Korthikanti et al.
-  // 2022, section 4.2.2).
+  // Divides the tokens, too, between the divided layers, so that norms and
+  // dropout are also divided: an all-gather and a reduce-scatter replace each
+  // all-reduce (Korthikanti et al. 2022, section 4.2.2).
   bool sequence_parallel = false;
-  // Into how many pieces along the tokens a divided layer's product is cut, so
-  // that one piece is exchanged while the next is multiplied; 1: no overlap.
+  // Number of pieces along the tokens into which a divided layer's product is
+  // cut, so that one piece is exchanged while the next is multiplied; 1: no
+  // overlap.
   int overlap_pieces = 1;
-  // Where waiting is added up, which outlives all use; null: it is not counted.
+  // Accumulates exposed communication and must outlive all uses; nullptr to
+  // omit.
   ExposedComm* exposed = nullptr;
 
   int size() const { return group.size(); }
   int place() const { return group.place(); }
 };
 
-// InvalidArgument unless `ranks` divides `size`, with the numbers of ranks that
-// do: "--tp=3: 4 attention heads do not divide among 3 ranks; 1, 2 or 4 do".
+// Returns InvalidArgument unless `ranks` divides `size`, and lists the numbers
+// of ranks that do: "tp=3: 4 attention heads do not divide among 3 ranks; 1, 2
+// or 4 do".
 absl::Status CheckDivides(const std::string& what, int64_t size, int ranks);
 
-// Of `size` rows over `ranks`, or over the group: ceil(size / ranks). Where
-// that is more than there are, the last ranks' parts are padded with zeros.
+// Returns the rows of one part of `size` rows: ceil(size / ranks). The last
+// ranks' parts are padded with zeros if they have fewer.
 constexpr int64_t PartSize(int64_t size, int ranks) {
   return (size + ranks - 1) / ranks;
 }
@@ -47,31 +49,31 @@ inline int64_t PartSize(int64_t size, const TensorParallel& tp) {
   return PartSize(size, tp.size());
 }
 
-// This rank's part of `whole` along `dim`, contiguous and without a gradient:
-// what a layer keeps of weights that were drawn whole.
+// Returns this rank's part of `whole` along `dim`, contiguous and detached: the
+// layer's share of weights that were drawn whole.
 torch::Tensor PartOf(const torch::Tensor& whole, int64_t dim,
                      const TensorParallel& tp);
 
-// The regions: what each does forward, and in backward to the gradient.
+// The regions. Each comment describes forward, then backward.
 
-// The sum over the ranks; the gradient itself. Divided layers end (g in Shoeybi
-// et al., figure 3).
+// Forward: the sum over the ranks. Backward: the unchanged gradient. For the
+// end of divided layers (g in Shoeybi et al., figure 3).
 torch::Tensor ReduceFromRanks(const torch::Tensor& x, const TensorParallel& tp);
 
-// This rank's part along `dim`; the gathered gradients of all parts. Whole
-// activations that every rank has computed are divided.
+// Forward: this rank's part along `dim`. Backward: the gathered gradients of
+// all parts. For dividing activations that every rank has computed.
 torch::Tensor ScatterToRanks(const torch::Tensor& x, int64_t dim,
                              const TensorParallel& tp);
 
-// All parts along `dim`, `size` in all; this rank's part of the gradient, which
-// must be the same on all ranks. Divided activations end where every rank
-// computes the rest itself.
+// Forward: all parts along `dim`, `size` in total. Backward: this rank's part
+// of the gradient, which must be equal on all ranks. For the end of divided
+// activations, where every rank computes the rest itself.
 torch::Tensor GatherFromRanks(const torch::Tensor& x, int64_t dim, int64_t size,
                               const TensorParallel& tp);
 
-// This rank's part along `dim` of the sum over the ranks; the gathered
-// gradients of all parts. Divided layers end under sequence parallelism (g bar
-// in Korthikanti et al., figure 5).
+// Forward: this rank's part along `dim` of the sum over the ranks. Backward:
+// the gathered gradients of all parts. For the end of divided layers under
+// sequence parallelism (g bar in Korthikanti et al., figure 5).
 torch::Tensor ReduceScatterFromRanks(const torch::Tensor& x, int64_t dim,
                                      const TensorParallel& tp);
 

@@ -27,7 +27,7 @@ using Tensors = std::vector<torch::Tensor>;  // by rank
 
 struct Whole {
   std::vector<int64_t> shape;
-  int64_t dim;  // along which it is divided
+  int64_t dim;  // along which the tensor is divided
 
   int64_t size() const { return shape[dim]; }
   Whole Of(int64_t other_size) const {
@@ -63,7 +63,7 @@ torch::Tensor Joined(const Tensors& parts, const Whole& whole) {
 
 torch::Tensor Sum(const Tensors& x) { return at::stack(x).sum(0); }
 
-// What goes into a region and what must come out, forward and backward.
+// A region's inputs and expected outputs, forward and backward.
 struct Example {
   std::string name;
   std::function<torch::Tensor(const torch::Tensor&, const TensorParallel&)>
@@ -108,7 +108,7 @@ void ExpectEqual(const torch::Tensor& got, const torch::Tensor& want) {
 TEST(RegionsTest, ChangeActivationsForwardAndGradientsBackward) {
   for (const int ranks : {1, 2, 4}) {
     std::vector<Example> examples;
-    // Of 3 and 2 tokens there are none for the last ranks of 4.
+    // With 3 or 2 tokens, the last of 4 ranks have none.
     for (const Whole& whole :
          {Whole{{8, 3, 2}, 0}, Whole{{3, 1, 2}, 0}, Whole{{3, 4, 2}, 1},
           Whole{{1, 4, 2}, 1}, Whole{{2, 2, 3}, 1}, Whole{{2, 3, 5}, 2}}) {

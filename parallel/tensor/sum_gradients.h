@@ -1,5 +1,5 @@
-// Sequence parallelism: gradients of parameters that every rank has whole and
-// uses on its tokens.
+// Sequence parallelism: gradients of parameters that are replicated but applied
+// only to each rank's tokens.
 #ifndef RANKWISE_PARALLEL_TENSOR_SUM_GRADIENTS_H_
 #define RANKWISE_PARALLEL_TENSOR_SUM_GRADIENTS_H_
 
@@ -10,11 +10,11 @@
 
 namespace rankwise {
 
-// Replaces the gradient of each of `parameters`, which are all of one dtype, by
-// the sum of the ranks': one all-reduce over a flat copy. A parameter without a
-// gradient counts as zeros. Blocks until the sums are in place (on an
-// accelerator the current stream, not the host). Collective; does nothing for
-// no parameters or a group of one.
+// Replaces the gradients of `parameters`, all of one dtype, by their sums over
+// the ranks, with one all-reduce over a flat copy. A missing gradient
+// contributes zeros. Blocks until the sums are in place (on an accelerator,
+// blocks the current stream, not the host). Collective; does nothing without
+// parameters or in a group of one.
 void SumGradients(const std::vector<torch::Tensor>& parameters,
                   const TensorParallel& tp);
 

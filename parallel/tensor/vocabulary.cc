@@ -17,15 +17,15 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// Entries of the vocabulary as a rank with `rows` of them sees them.
+// Vocabulary entries relative to a rank that holds `rows` of them.
 struct OwnEntries {
   OwnEntries(const torch::Tensor& entries, int64_t rows,
              const TensorParallel& tp)
       : elsewhere((entries < tp.place() * rows)
                       .logical_or_(entries >= (tp.place() + 1) * rows)),
         index((entries - tp.place() * rows).masked_fill_(elsewhere, 0)) {}
-  const torch::Tensor elsewhere;  // bool: another rank has it
-  const torch::Tensor index;      // among the rank's rows; 0 elsewhere
+  const torch::Tensor elsewhere;  // bool: another rank holds it
+  const torch::Tensor index;      // among the rank's rows; 0 if elsewhere
 };
 
 at::ScalarType LossType(const torch::Tensor& logits) {
@@ -41,7 +41,7 @@ class CrossEntropyFunction : public OnceDifferentiable<CrossEntropyFunction> {
                                const torch::Tensor& target, int64_t vocabulary,
                                const TensorParallel& tp) {
     const int64_t columns = logits.size(-1);
-    // From here on in place, until it is the softmax.
+    // Modified in place until it is the softmax.
     const torch::Tensor x =
         logits.reshape({-1, columns})
             .to(LossType(logits), /*non_blocking=*/false, /*copy=*/true);
@@ -67,7 +67,7 @@ class CrossEntropyFunction : public OnceDifferentiable<CrossEntropyFunction> {
     return (sums[0].log() - sums[1]).mean();
   }
 
-  // (softmax - one-hot target) / targets.
+  // Computes (softmax - one-hot target) / number of targets.
   static variable_list Gradients(AutogradContext* ctx,
                                  const variable_list& gradients) {
     const variable_list saved = ctx->get_saved_variables();

@@ -26,8 +26,7 @@ torch::Tensor Leaf(const torch::Tensor& x) {
   return x.detach().clone().requires_grad_();
 }
 
-// A block with a residual between an embedding and a head, which share their
-// weights.
+// A block with a residual between an embedding and a head with tied weights.
 struct LanguageModel {
   torch::Tensor tokens, target, embedding, weight1, weight2;
 
@@ -69,7 +68,7 @@ void ExpectEqual(const torch::Tensor& got, const torch::Tensor& want,
   EXPECT_LE((got - want).abs().max().item<double>(), bound);
 }
 
-// Of 5 entries the last of 4 ranks has none, of 10 one.
+// With 5 entries the last of 4 ranks has none, with 10 it has one.
 TEST(VocabularyTest, ALanguageModelLearnsAsOnOneRank) {
   for (const int64_t vocabulary : {5, 8, 10}) {
     const LanguageModel whole = LanguageModel::Draw(vocabulary);
@@ -100,7 +99,7 @@ TEST(VocabularyTest, ALanguageModelLearnsAsOnOneRank) {
   }
 }
 
-// Of large logits in bf16 that the ranks divide.
+// Large bf16 logits that are divided among the ranks.
 TEST(VocabularyTest, CrossEntropyOfBf16IsComputedInFp32) {
   at::manual_seed(1);
   const torch::Tensor logits =
