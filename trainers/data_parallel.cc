@@ -1,7 +1,7 @@
-// Data parallelism in one process, as torch.nn.DataParallel does it: a thread
-// and a device per replica. Compare with ddp.cc, whose ranks are equals: here
-// the first device has the weights, scatters, gathers, and updates alone, while
-// the others wait.
+// Data parallelism in one process, like torch.nn.DataParallel: a thread and a
+// device per replica. Compare with ddp.cc, whose ranks are equals: here the
+// first device holds the weights, scatters, gathers and runs the update alone,
+// while the others wait.
 
 #include <memory>
 #include <string>
@@ -21,7 +21,7 @@
 namespace rankwise {
 namespace {
 
-// The run's model, and a copy of it on each other device.
+// Returns the run's model, and a copy of it for each other device.
 absl::StatusOr<std::vector<Objective>> MakeReplicas(const TrainConfig& config,
                                                     const Worker& worker,
                                                     Model& model) {
@@ -100,7 +100,7 @@ absl::Status Run(const TrainConfig& config, const Worker& worker) {
         replicas[r].model().set_dropout_seed(
             DropoutSeed(config.seed, input.step, static_cast<int>(r),
                         static_cast<int64_t>(i)));
-        // Not LossShare, as every replica casts its weights.
+        // Not LossShare, because every replica casts its own weights.
         return gathers_losses
                    ? ShareOfMean(replicas[r].Loss(parts[r]), parts[r], parts)
                    : replicas[r].Output(parts[r].data);

@@ -18,17 +18,17 @@
 
 TRAINER_FLAG(
     kLayout, int, replicas, 0,
-    "replicas of the model, which divide each batch among them: on the first "
-    "GPUs, or, with --device=cpu or too few GPUs, on slots of the CPU; 0: one "
-    "for every GPU, or 2 slots");
+    "replicas of the model, among which each batch is divided: on the first "
+    "GPUs, or, with --device=cpu or too few GPUs, on slots of the CPU; "
+    "0: one per GPU, or 2 slots");
 TRAINER_FLAG(kSpeed, std::string, gather, "output",
              "what the replicas send to the first device: output, from which "
-             "the loss is computed there, as with torch.nn.DataParallel; or "
-             "loss, which each replica computes for its own examples");
+             "it computes the loss, as torch.nn.DataParallel does; or "
+             "loss, computed by each replica for its own examples");
 TRAINER_FLAG(
     kSpeed, std::string, replicate, "step",
-    "when the replicas are made: step, at every step, as by "
-    "torch.nn.DataParallel; or once: then replicas on one device share its "
+    "when the replicas are made: step, at every step, as in "
+    "torch.nn.DataParallel; or once: replicas on one device then share its "
     "weights, and on the CPU all threads sum gradients");
 
 ABSL_DECLARE_FLAG(int64_t, accumulate);

@@ -1,4 +1,4 @@
-// The flags that only the trainer data_parallel has.
+// The flags of the trainer data_parallel.
 #ifndef RANKWISE_TRAINERS_DATA_PARALLEL_FLAGS_H_
 #define RANKWISE_TRAINERS_DATA_PARALLEL_FLAGS_H_
 
@@ -13,10 +13,9 @@ namespace rankwise {
 
 absl::Status CheckDataParallelFlags(const TrainConfig&);
 
-// One for each replica: --devices; without it the first --replicas GPUs, or,
-// with
-// --device=cpu or too few GPUs, as many slots of the CPU. InvalidArgument where
-// --device asks for GPUs that are not there.
+// Returns a device per replica: those of --devices; without it the first
+// --replicas GPUs, or, with --device=cpu or too few GPUs, that many slots of
+// the CPU. InvalidArgument if --device=cuda and there are too few GPUs.
 absl::StatusOr<std::vector<c10::Device>> ReplicaDevicesFromFlags();
 
 bool GathersLossesByFlag();  // --gather=loss

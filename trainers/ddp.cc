@@ -1,7 +1,7 @@
 // Data parallelism: every rank holds the whole model, trains on its share of
 // each batch, and averages gradients with the others while backward is still
-// running. Compare with single.cc: what differs is the engine around forward
-// and backward, which ddp_setup.cc makes as the flags say.
+// running. The difference from single.cc is the engine around forward and
+// backward, which ddp_setup.cc creates from the flags.
 
 #include <memory>
 

@@ -31,33 +31,34 @@ TRAINER_FLAG(
 TRAINER_FLAG(
     kSpeed, double, last_bucket_mb, 0,
     "MiB of the last bucket, small because no backward hides its reduction; "
-    "0: what is left over, as in PyTorch");
+    "0: whatever is left over, as in PyTorch");
 TRAINER_FLAG(kLosses, std::string, comm_hook, "none",
-             "how gradients travel: none (as they are), fp16, bf16");
+             "gradient compression: none, fp16, bf16");
 TRAINER_FLAG(
     kSpeed, std::string, all_reduce, "flat",
-    "all-reduce of gradients across hosts: flat: the backend's; "
-    "hierarchical: summed within each host first (different rounding order); "
-    "auto: the faster for 4 MiB, measured at startup");
+    "all-reduce of gradients across hosts: flat: the backend's own; "
+    "hierarchical: sums within each host first (different rounding order); "
+    "auto: the faster one for 4 MiB, measured at startup");
 TRAINER_FLAG(kSpeed, bool, gradient_as_bucket_view, true,
-             "gradients live in the buckets, which saves a copy");
+             "gradients are views of the buckets, which saves a copy");
 TRAINER_FLAG(kSpeed, bool, find_unused_parameters, false,
              "allow parameters that a step does not use");
 TRAINER_FLAG(kSpeed, bool, static_graph, false,
              "the set of used parameters never changes");
 TRAINER_FLAG(kSpeed, bool, broadcast_buffers, true,
-             "give every rank rank 0's buffers before each forward");
+             "broadcast rank 0's buffers before each forward");
 TRAINER_FLAG(kLosses, bool, sync_batch_norm, false,
-             "normalise over all ranks' batches together, not over each rank's "
-             "own; with --accumulate, over one micro-batch of every rank");
+             "normalise over the batches of all ranks together instead of each "
+             "rank's own; "
+             "with --accumulate, over one micro-batch of every rank");
 
 ABSL_DECLARE_FLAG(bool, skip_communication);
 
 namespace rankwise {
 namespace {
 
-// Before a step is captured: PyTorch's Reducer rebuilds its buckets after the
-// first step and reads the device's clock in the first ten.
+// Warm-up steps before capture: PyTorch's Reducer rebuilds its buckets after
+// the first step and reads the device's clock in the first ten.
 constexpr int64_t kWarmUpSteps = 11;
 
 int64_t MebibytesToBytes(double mebibytes) {
@@ -102,7 +103,8 @@ absl::Status SyncBatchNorms(TrainingRun& run, const Group& group,
 
 }  // namespace
 
-// What every rank would refuse once it has met the others, or built the model.
+// Checks conditions that every rank would otherwise refuse only after
+// connecting or building the model.
 absl::Status CheckDdpFlags(const TrainConfig& config) {
   if (absl::GetFlag(FLAGS_skip_communication)) return absl::OkStatus();
   if (absl::GetFlag(FLAGS_all_reduce) == "hierarchical" &&

@@ -1,5 +1,5 @@
-// What ddp makes of its flags around a training run: batch norms, all-reduce,
-// buckets, checkpoints and graph capture, so that ddp.cc is its step.
+// Sets up a training run from ddp's flags: batch norms, all-reduce, buckets,
+// checkpoints and graph capture. ddp.cc contains only the step.
 #ifndef RANKWISE_TRAINERS_DDP_SETUP_H_
 #define RANKWISE_TRAINERS_DDP_SETUP_H_
 
@@ -16,20 +16,20 @@
 
 namespace rankwise {
 
-// Checks ddp's flags before any rank starts, where no rule can.
+// Checks the conditions on ddp's flags that no rule can express, before any
+// rank starts. InvalidArgument if one fails.
 absl::Status CheckDdpFlags(const TrainConfig& config);
 
 class DdpSetup {
  public:
-  // Before `run` starts: makes its BatchNorm layers see all ranks' batches
-  // (--sync_batch_norm), chooses the all-reduce (--all_reduce), and puts the
-  // engine (--ddp) around the model, whose order of buckets goes to
-  // checkpoints. Says what it chose. The arguments must outlive the result.
-  // Collective.
+  // Call before `run` starts. Converts BatchNorm layers to all ranks' batches
+  // (--sync_batch_norm), chooses the all-reduce (--all_reduce), wraps the model
+  // in the engine (--ddp) and registers its bucket order for checkpoints.
+  // Prints its choices. The arguments must outlive the result. Collective.
   static absl::StatusOr<std::unique_ptr<DdpSetup>> Create(
       const TrainConfig& config, const Worker& worker, TrainingRun& run);
 
-  // The engine; replaced when a step could not be captured.
+  // Replaced when a step could not be captured.
   DataParallelEngine* engine() { return engine_.get(); }
 
   // Adds --cuda_graph and --check_divergence_every to `step`. Call after the

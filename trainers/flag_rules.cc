@@ -54,7 +54,7 @@ struct Condition {
     return DiffersFromDefault(*flag);
   }
 
-  // As a user would have to type it.
+  // Returns the condition as a user would type it.
   std::string text() const {
     if (relation == '>') return absl::StrCat("--", name, " above ", value);
     if (relation == '=')
@@ -62,7 +62,7 @@ struct Condition {
     return absl::StrCat("--", name);
   }
 
-  // As the user typed it.
+  // Returns the flag as the user typed it.
   std::string typed() const {
     const std::string current = flag->CurrentValue();
     const bool is_switch = flag->IsOfType<bool>() && current == "true";
@@ -71,12 +71,12 @@ struct Condition {
   }
 
   std::string name;
-  const Flag* flag = nullptr;  // null: this binary has none
-  char relation = 0;           // '=', '>' or 0 for neither
+  const Flag* flag = nullptr;  // nullptr if this binary lacks the flag
+  char relation = 0;           // '=', '>', or 0 without a relation
   std::string value;
 };
 
-// Integers without an exponent, other numbers as StrCat prints them.
+// Formats integers without an exponent, other numbers as StrCat does.
 std::string NumberText(double number) {
   return number == std::floor(number) && std::abs(number) < 1e15
              ? absl::StrCat(static_cast<int64_t>(number))
@@ -127,7 +127,7 @@ std::string BrokenByTrainer(const FlagRule& rule, const Condition& flag,
                       ": ", rule.why);
 }
 
-// The refusal, or "" if the rule holds.
+// Returns the refusal, or "" if the rule holds.
 std::string Broken(const FlagRule& rule, const std::string& trainer) {
   const Condition flag(rule.flag);
   if (flag.flag == nullptr) return "";

@@ -1,4 +1,4 @@
-// What a trainer's flag changes, and which values and other flags it allows.
+// Effects of the trainers' flags, and rules for their values and combinations.
 // Rules are data; those of the trainers are in trainer_rules.cc.
 #ifndef RANKWISE_TRAINERS_FLAG_RULES_H_
 #define RANKWISE_TRAINERS_FLAG_RULES_H_
@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 
-// ABSL_FLAG for a flag of a trainer, with what it changes (a FlagEffect).
+// ABSL_FLAG for a flag of a trainer, with its FlagEffect.
 #define TRAINER_FLAG(effect, type, name, default_value, help) \
   ABSL_FLAG(type, name, default_value, help);                 \
   [[maybe_unused]] static const bool registered_flag_##name = \
@@ -21,32 +21,33 @@
 
 namespace rankwise {
 
-// A resumed run must repeat what changes the losses (kLosses, kBatch); runs of
-// one study must share what does not follow the world size (kLosses, kSpeed).
+// A resumed run must repeat the flags that change the losses (kLosses, kBatch);
+// runs of one study must share those that do not follow the world size
+// (kLosses, kSpeed).
 enum class FlagEffect {
   kLosses,
-  kBatch,   // the losses, but it follows the world size
-  kSpeed,   // or what a run does between its steps; no step's loss
-  kLayout,  // follows the world size; no step's loss
-  kOutput,  // what is written where, or what it is compared with
+  kBatch,   // changes the losses, follows the world size
+  kSpeed,   // changes the speed or the work between steps, no step's loss
+  kLayout,  // follows the world size, changes no step's loss
+  kOutput,  // destinations of output and references for comparison
 };
 
 bool RegisterFlag(const char* name, FlagEffect effect);
 
-// The effect of a flag of this binary. Flags of parallel/launch that
-// flag_rules.cc does not name change the speed.
+// Returns the effect of a flag of this binary. Flags of parallel/launch that
+// flag_rules.cc does not list count as kSpeed.
 FlagEffect EffectOf(const std::string& flag);
 
-// `flag` and `other` are conditions on the command line: "trace": that flag has
-// another value than its default; "outer=nesterov|elastic": one of these
-// values; "cp>1": a value above. A rule about a flag that the
-// binary lacks is ignored.
+// `flag` and `other` are conditions on the command line: "trace": the flag
+// differs from its default; "outer=nesterov|elastic": it has one of the values;
+// "cp>1": it exceeds the value. Rules about flags that the binary lacks are
+// ignored.
 struct FlagRule {
   enum class Kind { kInRange, kOneOf, kNeeds, kExcludes, kOnlyOf, kNotOf };
   Kind kind;
   const char* flag;
-  const char* other = "";   // condition, values or trainers, with | between
-  const char* why = "";     // ends the refusal
+  const char* other = "";   // condition, values or trainers, separated by |
+  const char* why = "";     // reason, at the end of the refusal
   const char* unless = "";  // a condition under which the rule does not apply
   double low = 0, high = 0;
 };
@@ -57,8 +58,8 @@ constexpr FlagRule InRange(
   return {
       .kind = FlagRule::Kind::kInRange, .flag = flag, .low = low, .high = high};
 }
-// `values`: the allowed ones, "adam|sgd"; a leading | also allows an empty
-// value.
+// `values`: the allowed values, as in "adam|sgd"; a leading | also allows an
+// empty value.
 constexpr FlagRule OneOf(const char* flag, const char* values) {
   return {.kind = FlagRule::Kind::kOneOf, .flag = flag, .other = values};
 }
@@ -70,7 +71,7 @@ constexpr FlagRule Excludes(const char* flag, const char* other,
                             const char* why, const char* unless = "") {
   return {FlagRule::Kind::kExcludes, flag, other, why, unless};
 }
-// Only these trainers, or all but these, take the flag.
+// OnlyOf: only `trainers` accept the flag. NotOf: all others do.
 constexpr FlagRule OnlyOf(const char* flag, const char* trainers,
                           const char* why) {
   return {FlagRule::Kind::kOnlyOf, flag, trainers, why};
@@ -80,7 +81,7 @@ constexpr FlagRule NotOf(const char* flag, const char* trainers,
   return {FlagRule::Kind::kNotOf, flag, trainers, why};
 }
 
-// InvalidArgument for the first of `rules` that the command line of `trainer`
+// Returns InvalidArgument for the first rule that the command line of `trainer`
 // breaks, with the flag as the user typed it.
 absl::Status CheckRules(absl::Span<const FlagRule> rules,
                         const std::string& trainer);
@@ -88,20 +89,20 @@ absl::Status CheckRules(absl::Span<const FlagRule> rules,
 // The rules of all trainers (trainer_rules.cc).
 absl::Span<const FlagRule> TrainerRules();
 
-// The steps of the longest run: those of all epochs fit into 64 bits.
+// Upper bound on the steps of a run: the steps of all epochs fit into 64 bits.
 inline constexpr int64_t kMostSteps = 1'000'000'000'000;
 
-// InvalidArgument with the text of `parts`.
+// Returns InvalidArgument with the concatenated `parts`.
 template <typename... Parts>
 absl::Status Bad(const Parts&... parts) {
   return absl::InvalidArgumentError(absl::StrCat(parts...));
 }
 
-// The refusal of a Needs rule, for conditions that no rule can express:
+// Returns the refusal of a Needs rule, for conditions that no rule can express:
 // "--momentum=0.9: needs --optimizer=sgd".
 std::string NeedsText(const char* flag, const char* other, const char* why);
 
-// The value of a flag that not every trainer has; `otherwise` in the others.
+// Returns the value of a flag, or `otherwise` in trainers that lack it.
 template <typename T>
 T FlagOr(const char* name, T otherwise) {
   const absl::CommandLineFlag* const flag = absl::FindCommandLineFlag(name);

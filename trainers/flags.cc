@@ -28,7 +28,7 @@ TRAINER_FLAG(
     "gpt or vit");
 TRAINER_FLAG(
     kLosses, std::string, model_size, "",
-    "of gpt: nano, micro, mini, small or gpt2; of vit: nano, micro, tiny, "
+    "size of gpt: nano, micro, mini, small or gpt2; of vit: nano, micro, tiny, "
     "small or base; empty: nano");
 TRAINER_FLAG(kLosses, int64_t, depth, 0,
              "hidden layers of mlp, blocks of gpt or vit; 0: the model's own");
@@ -36,33 +36,31 @@ TRAINER_FLAG(
     kLosses, int64_t, width, 0,
     "features between the layers of mlp, gpt or vit; 0: the model's own");
 TRAINER_FLAG(kLosses, int64_t, input_width, 0,
-             "features of an example of mlp, of --dataset=synthetic, instead "
-             "of images; 0: images");
-TRAINER_FLAG(kLosses, int64_t, classes, 0,
-             "classes of the output of mlp; 0: 10");
+             "features per example of mlp with --dataset=synthetic, instead of "
+             "images; 0: images");
+TRAINER_FLAG(kLosses, int64_t, classes, 0, "output classes of mlp; 0: 10");
 TRAINER_FLAG(kLosses, int64_t, sequence_length, 0,
              "tokens per example of gpt; 0: the model's own");
-TRAINER_FLAG(kLosses, double, dropout, 0,
-             "share of values that gpt or vit drops");
+TRAINER_FLAG(kLosses, double, dropout, 0, "dropout probability of gpt and vit");
 TRAINER_FLAG(kLosses, bool, tied_head, true,
-             "of gpt: the output's weights are those of the token embedding");
+             "gpt's output layer shares the weights of the token embedding");
 TRAINER_FLAG(
     kLosses, std::string, dataset, "",
     "synthetic, cifar10, linear, regression, tokens or text; empty: the "
     "model's own");
 TRAINER_FLAG(kLosses, std::string, data_dir, "",
-             "folder of the dataset's files; of text, the file");
+             "folder of the dataset's files; for text, the file");
 TRAINER_FLAG(kLosses, int64_t, train_size, 50000,
-             "training examples; a file dataset gives its first ones");
+             "training examples; a file dataset uses its first ones");
 TRAINER_FLAG(kSpeed, int64_t, test_size, 10000, "test examples");
 TRAINER_FLAG(kBatch, int64_t, batch_size, 64,
              "examples per rank and micro-batch");
 TRAINER_FLAG(kLayout, int64_t, global_batch_size, 0,
-             "examples per step over all ranks; replaces --batch_size where "
-             "the number of ranks may change at a restart; 0: not used");
-TRAINER_FLAG(kLosses, bool, drop_last, false,
-             "leave out the examples that do not fill all ranks, instead of "
-             "repeating some");
+             "examples per step over all ranks; replaces --batch_size if the "
+             "number of ranks may change at a restart; 0: not used");
+TRAINER_FLAG(
+    kLosses, bool, drop_last, false,
+    "drop the examples that do not fill all ranks, instead of repeating some");
 TRAINER_FLAG(kSpeed, int, data_workers, 1,
              "loader threads per rank; 0: load in the training thread");
 
@@ -78,74 +76,72 @@ TRAINER_FLAG(kLosses, std::string, optimizer, "",
 TRAINER_FLAG(kLosses, double, lr, 0, "learning rate; 0: the model's own");
 TRAINER_FLAG(
     kLosses, double, weight_decay, 0,
-    "times the weight: added to the gradient, or, with adamw, taken from "
-    "the weight at each step, times the learning rate");
-TRAINER_FLAG(kLosses, double, momentum, 0, "of sgd");
+    "factor of the weight that is added to the gradient or, with adamw, times "
+    "the learning rate, subtracted from the weight at each step");
+TRAINER_FLAG(kLosses, double, momentum, 0, "momentum of sgd");
 TRAINER_FLAG(kLosses, double, clip_grad_norm, 0,
              "largest 2-norm of all gradients together; 0: no clipping");
 TRAINER_FLAG(kLosses, int64_t, warmup_steps, 0,
              "steps over which the learning rate rises from 0");
 TRAINER_FLAG(kLosses, std::string, lr_schedule, "constant",
-             "of the learning rate after the warm-up: constant or cosine");
-TRAINER_FLAG(
-    kLosses, std::string, precision, "fp32",
-    "fp32, or bf16 or fp16: forward under autocast; fp16, of single, ddp and "
-    "data_parallel, scales the loss and skips steps whose gradients overflow");
+             "learning rate after the warm-up: constant or cosine");
+TRAINER_FLAG(kLosses, std::string, precision, "fp32",
+             "fp32, or bf16 or fp16: forward under autocast; fp16 (single, ddp "
+             "and data_parallel only) scales the loss and skips steps whose "
+             "gradients overflow");
 TRAINER_FLAG(
     kLosses, bool, tf32, false,
-    "GPUs only: let fp32 matrix products and convolutions round their "
-    "inputs to TF32 (without it neither do; PyTorch's own default lets "
-    "convolutions)");
-TRAINER_FLAG(
-    kSpeed, bool, cuda_graph, false,
-    "GPUs only, of single and ddp: capture a whole step in a CUDA graph "
-    "after the first ones, and launch that. Where a step cannot be "
-    "captured it runs as before, and says why");
+    "GPUs only: let fp32 matrix products and convolutions round their inputs "
+    "to TF32 (without it neither does; by default PyTorch lets convolutions)");
+TRAINER_FLAG(kSpeed, bool, cuda_graph, false,
+             "GPUs only, single and ddp: capture a whole step in a CUDA graph "
+             "after the first steps, and launch the graph from then on. "
+             "If a step cannot be captured, it runs as before and the reason "
+             "is printed");
 TRAINER_FLAG(kLosses, uint64_t, seed, 0,
-             "of the initial weights, the generated data and the sampler");
+             "seed of the initial weights, the generated data and the sampler");
 TRAINER_FLAG(kSpeed, bool, eval, true,
              "evaluate on the whole test set after each epoch");
 TRAINER_FLAG(
     kSpeed, int64_t, check_divergence_every, 0,
-    "steps between two comparisons of the parameters across ranks; 0: never");
+    "steps between comparisons of the parameters across ranks; 0: never");
 TRAINER_FLAG(
     kOutput, std::string, on_nan, "stop",
-    "stop: end all ranks with exit code 1 once a loss, the gradients' norm "
+    "stop: end all ranks with exit code 1 as soon as a loss, the gradient norm "
     "(with --clip_grad_norm) or, at a save, a parameter is not finite; "
-    "continue: keep training. Neither saves parameters that are not finite");
-TRAINER_FLAG(kLosses, bool, skip_communication, false,
-             "compute as usual but exchange nothing: shows what communication "
-             "costs. Losses are not those of training; no evaluation");
+    "continue: keep training. Parameters that are not finite are never saved");
+TRAINER_FLAG(
+    kLosses, bool, skip_communication, false,
+    "compute as usual but exchange nothing, to show the cost of communication. "
+    "The losses are not those of training; no evaluation");
 
 // Output.
 TRAINER_FLAG(
     kOutput, std::string, record, "",
     "file to append this run's records to, as JSON lines (docs/records.md)");
-TRAINER_FLAG(
-    kOutput, int64_t, traffic_steps, 0,
-    "steps, from the third on, whose communication goes to --record too, "
-    "for comm_bench to replay; 0: none");
+TRAINER_FLAG(kOutput, int64_t, traffic_steps, 0,
+             "steps, from the third on, whose communication is also recorded "
+             "in --record, for comm_bench to replay; 0: none");
 TRAINER_FLAG(
     kOutput, bool, memory, false,
-    "measure what a rank holds, by kind: parameters, gradients, optimizer "
-    "state, unsharded buffers, activations (docs/memory.md)");
-TRAINER_FLAG(
-    kOutput, bool, dry_run, false,
-    "only say what each of --nproc ranks would hold in memory, without "
-    "starting them or allocating it (docs/memory.md)");
+    "measure a rank's memory by kind: parameters, gradients, optimizer state, "
+    "unsharded buffers, activations (docs/memory.md)");
+TRAINER_FLAG(kOutput, bool, dry_run, false,
+             "only print the memory that each of --nproc ranks would need, "
+             "without starting them or allocating it (docs/memory.md)");
 TRAINER_FLAG(kOutput, std::string, trace, "",
-             "file for what all ranks did in a few steps, for Perfetto or "
+             "file for a trace of all ranks over a few steps, for Perfetto or "
              "chrome://tracing (docs/tracing.md); empty: none");
 TRAINER_FLAG(kOutput, int64_t, trace_steps, 5,
-             "steps, from the third on, that go to --trace");
-TRAINER_FLAG(kOutput, bool, trace_ops, false,
-             "PyTorch's operators, and the GPU's kernels, go to --trace, too");
+             "steps recorded in --trace, from the third on");
+TRAINER_FLAG(
+    kOutput, bool, trace_ops, false,
+    "also record PyTorch's operators and the GPU's kernels in --trace");
 TRAINER_FLAG(kOutput, int64_t, log_every, 100,
-             "steps between two lines of rank 0");
+             "steps between rank 0's log lines");
 TRAINER_FLAG(kOutput, double, peak_tflops, 0,
-             "what one rank's device can do in the precision used, in TFLOP/s "
-             "without sparsity, against which the MFU is shown; 0: as --peak "
-             "says");
+             "peak of one rank's device in the precision used, in dense "
+             "TFLOP/s, the reference of the MFU; 0: the peak given by --peak");
 TRAINER_FLAG(kOutput, bool, progress, true,
              "a progress bar where stdout is a terminal");
 TRAINER_FLAG(kOutput, std::string, checkpoint_dir, "",
@@ -167,7 +163,7 @@ TRAINER_FLAG(kOutput, int, max_restarts, 0,
 namespace rankwise {
 namespace {
 
-// `config` is complete but for this.
+// Returns the values of all flags. `config` is complete except for its flags.
 FlagValues ValuesOfFlags(const TrainConfig& config) {
   FlagValues values;
   values.all = FlagsOf("trainers/");
@@ -184,7 +180,7 @@ FlagValues ValuesOfFlags(const TrainConfig& config) {
   values.losses["dataset"] = config.data.dataset;
   values.losses["optimizer"] = config.optimizer.name;
   values.losses["lr"] = absl::UnparseFlag(config.optimizer.learning_rate);
-  // Image files are the same wherever they lie; a text is whatever it is.
+  // Image files are the same in every folder; text files differ.
   values.losses["data_dir"] =
       config.data.dataset == "text" ? config.data.data_dir : "";
   return values;
@@ -234,13 +230,13 @@ OptimizerConfig OptimizerFromFlags(const ModelSpec& model, FlagChecks& checks) {
   if (optimizer.name.empty()) optimizer.name = model.default_optimizer;
   if (optimizer.learning_rate == 0)
     optimizer.learning_rate = model.default_learning_rate;
-  // Which optimizer a silent flag stands for, a rule cannot see.
+  // No rule can express this: the model may choose the optimizer.
   if (optimizer.momentum != 0 && optimizer.name != "sgd")
     checks.Complain(NeedsText("momentum", "optimizer=sgd", ""));
   return optimizer;
 }
 
-// --checkpoint_every: steps, or a time with its unit.
+// Parses --checkpoint_every: steps, or a time with its unit.
 void ReadInterval(CheckpointConfig& checkpoint, FlagChecks& checks) {
   const std::string text = absl::GetFlag(FLAGS_checkpoint_every);
   if (absl::SimpleAtoi(text, &checkpoint.every_steps) &&
@@ -288,7 +284,7 @@ OutputConfig OutputFromFlags(FlagChecks& checks) {
                       .log_every = absl::GetFlag(FLAGS_log_every),
                       .show_progress = absl::GetFlag(FLAGS_progress),
                       .peak_tflops = absl::GetFlag(FLAGS_peak_tflops),
-                      .peak = {},  // where the rank runs
+                      .peak = {},  // set by each rank
                       .memory = absl::GetFlag(FLAGS_memory),
                       .dry_run = absl::GetFlag(FLAGS_dry_run),
                       .traffic_steps = absl::GetFlag(FLAGS_traffic_steps),
@@ -298,7 +294,7 @@ OutputConfig OutputFromFlags(FlagChecks& checks) {
   return output;
 }
 
-// fp32 for a word that a rule refuses.
+// Returns fp32 for a value that a rule refuses.
 Precision PrecisionFromFlag() {
   const std::string name = absl::GetFlag(FLAGS_precision);
   for (Precision precision : {Precision::kBf16, Precision::kFp16}) {

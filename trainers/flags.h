@@ -1,6 +1,6 @@
-// The command line that all trainers share, in addition to
-// parallel/launch/comm_flags. Part of the binaries: the libraries below see
-// only the structs.
+// The command-line flags that all trainers share, in addition to
+// parallel/launch/comm_flags. Only binaries link them: libraries see the
+// structs.
 #ifndef RANKWISE_TRAINERS_FLAGS_H_
 #define RANKWISE_TRAINERS_FLAGS_H_
 
@@ -9,14 +9,14 @@
 
 namespace rankwise {
 
-// The ranks of the job: those that --backend=fake pretends, those of the
-// launcher that this process is in, or else --nproc. InvalidArgument as
+// Returns the number of ranks of the job: those pretended by --backend=fake,
+// those of the surrounding launcher, or --nproc. InvalidArgument as from
 // ReadRankEnv().
 absl::StatusOr<int> WorldSizeFromFlags();
 
-// Settles what the model decides where a flag is silent. InvalidArgument names
-// the flag, its value and what is allowed, but leaves what CheckRules
-// sees to it.
+// Returns the configuration, with the model's defaults for unset flags.
+// InvalidArgument names the flag, its value and the allowed values; conditions
+// that CheckRules checks are left to it.
 absl::StatusOr<TrainConfig> TrainConfigFromFlags();
 
 }  // namespace rankwise

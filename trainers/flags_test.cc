@@ -24,7 +24,7 @@ class FlagsTest : public ::testing::Test {
   }
 };
 
-// Readers of records know the flags by name.
+// Readers of records identify flags by name.
 TEST_F(FlagsTest, WhatFlagsCountForIsWhatReadersOfRecordsTakeThemFor) {
   const auto flags = FlagsOf("trainers/");
   for (const char* name :
@@ -43,7 +43,7 @@ TEST_F(FlagsTest, ResumedRunsRepeatWhatChangesTheLosses) {
   const auto config = TrainConfigFromFlags();
   ASSERT_TRUE(config.ok()) << config.status();
   const auto& losses = config->flags.losses;
-  EXPECT_EQ(losses.at("lr"), "0.001");  // simple_cnn's own
+  EXPECT_EQ(losses.at("lr"), "0.001");  // simple_cnn's default
   EXPECT_EQ(losses.at("optimizer"), "adam");
   EXPECT_EQ(losses.count("batch_size"), 1);
   EXPECT_EQ(losses.count("comm_hook"), 1);
@@ -54,7 +54,7 @@ TEST_F(FlagsTest, ResumedRunsRepeatWhatChangesTheLosses) {
   EXPECT_EQ(config->flags.scaling.count("batch_size"), 0);
 }
 
-// The defaults of every trainer, and of a binary that has the flags of all.
+// Holds for each trainer's defaults in a binary that links all flags.
 TEST_F(FlagsTest, DefaultsKeepEveryRule) {
   for (const char* trainer :
        {"single", "ddp", "data_parallel", "tensor_parallel", "model_parallel",
@@ -63,7 +63,7 @@ TEST_F(FlagsTest, DefaultsKeepEveryRule) {
   }
 }
 
-// A misspelled flag would be one that no binary has, and its rule would hold.
+// A rule with a misspelled flag would never apply.
 TEST_F(FlagsTest, RulesNameFlagsThatExist) {
   const auto exists = [](const std::string& condition) {
     const std::string name = condition.substr(0, condition.find_first_of("=>"));

@@ -1,7 +1,8 @@
 // Sharded data parallelism (ZeRO 1 to 3, FSDP): as in ddp.cc every rank trains
-// on its share of each batch, but has its rows of the optimizer's state, of the
-// gradients and of the parameters only, and brings the others' while a layer
-// computes. Compare with ddp.cc: the engine also says what the optimizer owns.
+// on its share of each batch, but holds only its rows of the optimizer state,
+// the gradients and the parameters, and gathers the other rows while a layer
+// computes. Compare with ddp.cc: here the engine also determines which tensors
+// the optimizer owns.
 
 #include <memory>
 

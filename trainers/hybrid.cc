@@ -1,8 +1,8 @@
 // All kinds of parallelism together: a mesh of ranks, pp x dp x cp x tp. A
-// pipeline runs along pp, each of its stages is computed by the ranks along tp
-// and cp, and gradients are averaged along dp. Compare with pipeline.cc, which
-// is this with --cp=1 --tp=1: cp and tp are inside the layers. What each axis
-// does, in which order: Parallelize in trainers/stages/mesh_trainer.cc.
+// pipeline runs along pp, the ranks along tp and cp compute each of its stages,
+// and gradients are averaged along dp. Compare with pipeline.cc, the special
+// case --cp=1 --tp=1: cp and tp act inside the layers. Parallelize in
+// trainers/stages/mesh_trainer.cc applies the axes in order.
 
 #include "absl/status/statusor.h"
 #include "third_party/absl/status_macros.h"

@@ -33,7 +33,7 @@ bool Same(const MemoryParts& a, const MemoryParts& b) {
   return true;
 }
 
-// As TrainingRun computes it on the rank.
+// Computes the same parts as TrainingRun does on the rank.
 absl::StatusOr<MemoryParts> PartsOf(const Job& job, const Worker& worker) {
   TrainConfig config = job.config;
   config.model.split.context_place = worker.coordinate("cp");
@@ -53,7 +53,7 @@ absl::StatusOr<MemoryParts> PartsOf(const Job& job, const Worker& worker) {
   return ComputeMemory(config, worker.device.type(), model, placement);
 }
 
-// "0-3", "0, 2" of ascending ranks.
+// Formats ascending ranks: "0-3", "0, 2".
 std::string RankList(const std::vector<int>& ranks) {
   std::string text;
   for (size_t i = 0; i < ranks.size();) {
@@ -80,7 +80,7 @@ std::string Row(const std::vector<int>& ranks, const MemoryParts& parts) {
   return row;
 }
 
-// Divides --global_batch_size, if there is one.
+// Divides --global_batch_size among the data-parallel ranks, if it is set.
 absl::Status SetBatchSize(Job& job) {
   const int64_t examples = job.config.data.global_batch_size;
   if (examples == 0) return absl::OkStatus();
@@ -152,7 +152,7 @@ absl::StatusOr<std::string> MemoryTable(const Job& job,
   worker.devices = job.parallelism.devices;
   worker.device =
       worker.devices.empty() ? c10::Device(device) : worker.devices.front();
-  // What ranks hold depends on their stage and on their tokens alone.
+  // A rank's memory depends only on its stage and its tokens.
   std::map<std::pair<int, int>, MemoryParts> by_place;
   std::vector<std::pair<MemoryParts, std::vector<int>>> rows;
   for (int& rank = worker.env.rank; rank < job.world_size; ++rank) {

@@ -1,4 +1,4 @@
-// A job before its ranks run: how the ranks divide the work, their
+// A job before its ranks run: division of the work among the ranks, their
 // configuration, its checks, and their computed memory.
 #ifndef RANKWISE_TRAINERS_JOB_H_
 #define RANKWISE_TRAINERS_JOB_H_
@@ -14,29 +14,29 @@
 
 namespace rankwise {
 
-// The same on all ranks.
+// Identical on all ranks.
 struct Job {
   int world_size = 1;
   Parallelism parallelism;
   MeshLayout layout = *LayOutRanks({}, 1);
-  // With --global_batch_size, batch_size is that of each data-parallel rank; a
-  // pipeline accumulates over its micro-batches.
+  // With --global_batch_size, batch_size is that of each data-parallel rank;
+  // pipelines accumulate over their micro-batches.
   TrainConfig config;
 };
 
-// InvalidArgument where mesh and ranks do not fit, data-parallel ranks do not
-// divide --global_batch_size, or all ranks are servers.
+// InvalidArgument if the mesh does not fit the ranks, the data-parallel ranks
+// do not divide --global_batch_size, or all ranks are servers.
 absl::StatusOr<Job> PlanJob(const Trainer& trainer, const TrainConfig& config,
                             int world_size);
 
-// Fails where every rank would: on the dataset, on a checkpoint of another
-// configuration, on a trace that would never begin. Starts no threads.
+// Fails if every rank would fail: on the dataset, on a checkpoint of another
+// configuration, or on a trace that would never begin. Starts no threads.
 absl::Status CheckJob(const Trainer& trainer, const Job& job);
 
-// --dry_run: a table of what the ranks compute to hold in memory, one row for
-// those that hold the same, on devices of one type. Nothing is allocated; cuts
-// by measured times (--split=time) are taken to be those by FLOPs. Fails as the
-// ranks would.
+// Returns the table of --dry_run: the computed memory of the ranks, one row per
+// set of ranks with equal memory, on devices of one type. Allocates nothing;
+// cuts by measured times (--split=time) are replaced by cuts by FLOPs. Fails as
+// the ranks would.
 absl::StatusOr<std::string> MemoryTable(const Job& job, c10::DeviceType device);
 
 }  // namespace rankwise

@@ -64,7 +64,8 @@ absl::Status CheckZeroFits(const PipelineConfig& config,
   return absl::OkStatus();
 }
 
-// Whether a pipeline of `ranks` has a schedule, and the model stages for it.
+// Checks that a pipeline of `ranks` has a schedule, and the model enough layers
+// for its stages.
 absl::Status CheckSchedule(const ModelConfig& model,
                            const PipelineConfig& config, int ranks) {
   ASSIGN_OR_RETURN(
@@ -117,7 +118,7 @@ PipelineConfig StagesFromFlags() {
   config.chunks = FlagOr("chunks", config.chunks);
   config.split = FlagOr("split", config.split);
   config.zero = ZeroFromFlags();
-  config.zero.recompute = false;  // the stages do it
+  config.zero.recompute = false;  // the stages recompute
   config.recompute = FlagOr("recompute", false);
   return config;
 }
@@ -196,7 +197,8 @@ absl::Status CheckMesh(const PipelineConfig& config) {
 
 absl::Status CheckCuts(const ModelConfig& config, int stages) {
   ASSIGN_OR_RETURN(const ModelSpec model, MakeModelSpec(config));
-  // The cuts of a profile are known later; whether there are layers enough now.
+  // --split=time cuts at run time; here only the number of layers can be
+  // checked.
   const std::string split = FlagOr<std::string>("split", "flops");
   return SplitModel(model, split == "time" ? "layers" : split, stages).status();
 }

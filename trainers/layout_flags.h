@@ -1,4 +1,4 @@
-// How the flags divide a job's model among its ranks. A flag that a trainer
+// Division of a job's model among its ranks by flags. A flag that a trainer
 // lacks (flags/) counts as its default, which divides nothing. The checks run
 // before any rank starts and return InvalidArgument.
 #ifndef RANKWISE_TRAINERS_LAYOUT_FLAGS_H_
@@ -17,28 +17,29 @@
 
 namespace rankwise {
 
-// Along pp: which stages, in which order of work; also the sizes of the mesh.
+// Along pp: stages and schedule; also the sizes of the mesh's axes.
 PipelineConfig StagesFromFlags();
-// Within each layer: `tensor` ranks along tp, those of --cp along cp.
+// Within each layer: `tensor` ranks along tp, --cp ranks along cp.
 ModelSplit SplitFromFlags(int tensor);
-// Along dp: what is sharded.
+// Along dp: sharding.
 ZeroConfig ZeroFromFlags();
 
-// --devices, by rank of a pipeline in one process or by replica.
+// --devices, ordered by pipeline rank in one process or by replica.
 bool DevicesGiven();
 absl::StatusOr<std::vector<c10::Device>> DevicesFromFlags();
 absl::Status BadDevices(const std::string& why);
 
-// Whether schedule, stages and ranks fit, in one process or several.
+// Checks that schedule, stages and ranks fit, in one process or several.
 absl::Status CheckStages(const ModelConfig& model,
                          const PipelineConfig& config);
-// Whether --mesh_order names all axes, and copies of the model fill --nproc.
+// Checks that --mesh_order names all axes, and copies of the model fill
+// --nproc.
 absl::Status CheckMesh(const PipelineConfig& config);
-// Whether --split cuts the model into that many stages.
+// Checks that --split can cut the model into `stages` stages.
 absl::Status CheckCuts(const ModelConfig& model, int stages);
-// Whether the layers of the model can be divided so.
+// Checks that the model's layers can be divided by `split`.
 absl::Status CheckSplit(ModelConfig model, const ModelSplit& split);
-// Whether --units can be read, and --shard_ranks divides the ranks.
+// Checks that --units is valid and --shard_ranks divides the ranks.
 absl::Status CheckSharding(const TrainConfig&);
 
 }  // namespace rankwise

@@ -82,7 +82,7 @@ absl::StatusOr<CommandLine> ReadCommandLine(const Trainer& trainer, int argc,
   return line;
 }
 
-// Checks what only the rank knows: its device, and whether it has peers.
+// Checks conditions known only to the rank: its device, and its peers.
 absl::Status CheckRank(const Trainer& trainer, const Job& job,
                        const Worker& worker) {
   const TrainConfig& config = job.config;
@@ -112,14 +112,14 @@ void SayOnce(const Worker& worker, const std::string& line) {
   if (worker.is_first() && !line.empty()) std::printf("%s\n", line.c_str());
 }
 
-// While the communicator lives: it explains what failed.
+// Runs the trainer. The communicator must still exist, to explain failures.
 absl::Status Guarded(const Trainer& trainer, Job& job, const Worker& worker) {
   RETURN_IF_ERROR(CheckRank(trainer, job, worker));
   TrainConfig& config = job.config;
   // Otherwise --device=cuda:1 would also create a context on GPU 0.
   const c10::DeviceGuard device(worker.device);
   SayOnce(worker, TakePeak(worker, config));
-  // PyTorch by default lets convolutions round; here the flag decides for both.
+  // By default PyTorch lets convolutions round; here the flag sets both.
   at::globalContext().setAllowTF32CuBLAS(config.tf32);
   at::globalContext().setAllowTF32CuDNN(config.tf32);
   try {
@@ -130,8 +130,8 @@ absl::Status Guarded(const Trainer& trainer, Job& job, const Worker& worker) {
   }
 }
 
-// The devices of replicas, which compute at the same time, so that slots of the
-// CPU divide its cores.
+// Assigns the devices of the replicas. Replicas compute at the same time, so
+// slots of the CPU divide its cores.
 void TakeDevices(const Job& job, Worker& worker) {
   worker.devices = job.parallelism.devices;
   worker.device = worker.devices.front();
@@ -153,7 +153,7 @@ absl::Status RunAlone(const Trainer& trainer, const CommandLine& line,
   const std::string& device = line.comm.device;
   const Hardware hardware = DetectHardware();
   ASSIGN_OR_RETURN(worker.device, ChooseDevice(device, env, hardware));
-  // Unused, but one that is not available was named by mistake.
+  // The backend is unused, but naming an unavailable one is a mistake.
   RETURN_IF_ERROR(
       ChooseBackend(line.comm.backend, device, worker.device, env, hardware)
           .status());
@@ -186,7 +186,7 @@ absl::Status RunConnected(const Trainer& trainer, const CommandLine& line,
   return status;
 }
 
-// Finds this process's place and trains.
+// Determines this process's rank and trains.
 absl::Status RunRank(const Trainer& trainer, const CommandLine& line,
                      Worker& worker) {
   ASSIGN_OR_RETURN(
@@ -210,7 +210,7 @@ absl::Status RunRank(const Trainer& trainer, const CommandLine& line,
                              : RunAlone(trainer, line, worker);
 }
 
-// --dry_run: the first rank of a job says what all of them would hold.
+// --dry_run: the first rank of a job prints the memory of all ranks.
 absl::Status SayMemory(const Trainer& trainer, const CommandLine& line) {
   RankEnv env;
   env.world_size = line.launch.nproc;
@@ -230,7 +230,7 @@ absl::Status SayMemory(const Trainer& trainer, const CommandLine& line) {
   return absl::OkStatus();
 }
 
-// Sets aside the checkpoints in `dir`; an error if a running job has locked it.
+// Sets aside the checkpoints in `dir`; fails if a running job has locked it.
 absl::Status SetAside(const std::string& dir, const std::string& trainer) {
   std::error_code ignored;
   if (!std::filesystem::exists(dir, ignored)) return absl::OkStatus();
@@ -238,13 +238,13 @@ absl::Status SetAside(const std::string& dir, const std::string& trainer) {
   return SetAsideCheckpoints(dir);
 }
 
-// Checks what all ranks would refuse, prepares their checkpoint folder, and
-// sets which ranks the job needs.
+// Checks conditions that all ranks would refuse, prepares their checkpoint
+// folder, and sets how many ranks the job needs.
 absl::Status PrepareLaunch(const Trainer& trainer, CommandLine& line) {
   ASSIGN_OR_RETURN(const Job job,
                    PlanJob(trainer, line.train, line.launch.nproc));
   RETURN_IF_ERROR(CheckJob(trainer, job));
-  // OpenMPI itself ends the job when a rank dies.
+  // Open MPI itself ends the job when a rank dies.
   if (job.parallelism.servers > 0 && line.comm.backend != "mpi")
     line.launch.needed_ranks = job.parallelism.servers;
   const CheckpointConfig& checkpoint = line.train.checkpoint;
@@ -261,12 +261,12 @@ int TrainerMain(int argc, char** argv, const Trainer& trainer) {
   if (const std::optional<int> ended = RunAsPeakProcess(argc, argv))
     return *ended;
   DescribeCommandLine(trainer.usage, "trainers/");
-  // Until a rank knows its number: the launcher must start no threads.
+  // Until the rank's thread count is known: the launcher must start no threads.
   at::set_num_threads(1);
   absl::StatusOr<CommandLine> line = ReadCommandLine(trainer, argc, argv);
   if (!line.ok()) {
     Report(trainer.name, line.status());
-    return kBadUsage;  // whatever is wrong with the flags
+    return kBadUsage;  // for every error in the flags
   }
   if (line->train.output.dry_run) {
     const absl::Status said = SayMemory(trainer, *line);
@@ -279,7 +279,7 @@ int TrainerMain(int argc, char** argv, const Trainer& trainer) {
                          : Report(trainer.name, prepared);
   }
 
-  // Only builds with CUDA could have more to complain of.
+  // The profiler warns of missing GPUs, which only CUDA builds could use.
   if (line->train.output.trace.operators &&
       (line->comm.device == "cpu" || !RangesOn()))
     SilenceProfiler();

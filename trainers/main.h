@@ -1,4 +1,4 @@
-// From the command line to a rank that trains: what every trainer's main does.
+// The main function of every trainer, from the command line to a training rank.
 #ifndef RANKWISE_TRAINERS_MAIN_H_
 #define RANKWISE_TRAINERS_MAIN_H_
 
@@ -16,18 +16,18 @@
 
 namespace rankwise {
 
-// How the ranks of a job divide the work. The launcher, each rank and --dry_run
-// read it alike. By default every rank has the whole model and its share of the
-// data.
+// Division of a job's work among its ranks, read alike by the launcher, each
+// rank and --dry_run. By default every rank has the whole model and its share
+// of the data.
 struct Parallelism {
-  // The mesh, as LayOutRanks takes it. Empty: all ranks along dp.
+  // The mesh, as LayOutRanks takes it; if empty, all ranks are along dp.
   std::vector<MeshAxis> axes = {};
-  ModelSplit split = {};                      // of each layer, by tp and cp
-  std::optional<PipelineConfig> stages = {};  // of layers, by pp
+  ModelSplit split = {};                      // within each layer, by tp and cp
+  std::optional<PipelineConfig> stages = {};  // into layers, by pp
   ZeroConfig zero = {};                       // by dp, without stages
   std::vector<c10::Device> devices = {};      // Worker::devices
-  // The first ranks of the job, which read no training data. The job continues
-  // when other ranks fail.
+  // Number of first ranks that serve parameters and read no training data. The
+  // job continues when other ranks fail.
   int servers = 0;
 
   bool divides_model() const {
@@ -39,17 +39,18 @@ struct Trainer {
   const char* name = "";
   const char* usage = "";
   bool distributed = false;  // has a process group, even with one rank
-  // Checks what no rule (trainer_rules.cc) can express, before any rank starts;
-  // may be null.
+  // Checks conditions that no rule (trainer_rules.cc) can express, before any
+  // rank starts; may be nullptr.
   absl::Status (*check_flags)(const TrainConfig& config) = nullptr;
-  // For a job of that many ranks; null: the default.
+  // Divides a job of `world_size` ranks; nullptr for the default.
   absl::StatusOr<Parallelism> (*divide)(int world_size) = nullptr;
   absl::Status (*run)(const TrainConfig& config,
                       const Worker& worker) = nullptr;
 };
 
-// Parses and checks the flags, starts --nproc ranks or finds this one's place,
-// connects the ranks, runs. Returns main's exit code; errors are on stderr.
+// Parses and checks the flags, starts --nproc ranks or determines this
+// process's rank, connects the ranks and runs. Returns main's exit code; errors
+// go to stderr.
 int TrainerMain(int argc, char** argv, const Trainer& trainer);
 
 }  // namespace rankwise

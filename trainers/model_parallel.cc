@@ -24,7 +24,7 @@ PipelineConfig Stages() {
   return stages;
 }
 
-// A process per stage, or one for all, by default over two slots of the CPU.
+// One process per stage, or one for all stages, by default on two CPU slots.
 absl::StatusOr<Parallelism> Divide(int world_size) {
   Parallelism parallelism{.axes = {{"pp", world_size}}, .stages = Stages()};
   if (world_size > 1) return parallelism;

@@ -1,7 +1,7 @@
-// Training with parameter servers: the first ranks keep the parameters, divided
-// by rows, and the optimizer's state; the others compute gradients, push them
-// to the servers and pull the new parameters. Compare with ddp.cc, whose ranks
-// all do the same and are all needed.
+// Training with parameter servers: the first ranks hold the parameters, divided
+// by rows, and the optimizer state; the others compute gradients, push them to
+// the servers and pull the new parameters. Compare with ddp.cc, whose ranks all
+// do the same work and are all needed.
 
 #include <algorithm>
 #include <cstdio>
@@ -34,14 +34,14 @@
 namespace rankwise {
 namespace {
 
-// What this rank does in the job.
+// This rank's role in the job.
 struct Role {
   ServerJobConfig job;
   ServerRanks ranks;
   std::unique_ptr<Communicator> comm;  // of the servers, or of this worker
   Worker worker;
 
-  // Whether the workers push after this step.
+  // Returns whether the workers push after this step.
   bool PushesAfter(const StepInput& input) const {
     return input.step % job.local_steps == 0 || input.ends_epoch;
   }
@@ -58,8 +58,8 @@ absl::StatusOr<Role> TakeRole(const Worker& worker) {
   const int workers = worker.env.world_size - servers;
   role.job = ServerJobConfigFromFlags(workers);
   ASSIGN_OR_RETURN(role.ranks, ConnectServers(*worker.comm, servers));
-  // A server may wait a full collective timeout for a worker that it then
-  // loses, while the other servers wait for this server.
+  // A server may wait a full collective timeout for a worker before it gives it
+  // up, while the other servers wait for this server.
   if (servers > 1 && rank < servers) {
     role.ranks.own.process_group()->getBackend(c10::kCPU)->setTimeout(
         absl::ToChronoMilliseconds(2 * role.job.server.collective_timeout));
@@ -81,7 +81,7 @@ ShardLayout LayoutOf(const Model& model, const ServerJobConfig& job) {
                      job.server.bucket_bytes);
 }
 
-// A server's rows, for the optimizer and the checkpoints.
+// Returns a server's rows, for the optimizer and the checkpoints.
 ShardedState StateOf(const ParameterServer& server, const ShardLayout& layout,
                      const Group& servers, NamedTensors& owned) {
   ShardedState state;
@@ -109,7 +109,7 @@ std::string Describe(const ServerJobConfig& job, int workers) {
                          "above is that of the servers"));
 }
 
-// A server trains on no examples of its own; `seconds` as in ServedStep.
+// Servers train on no examples of their own; `seconds` as in ServedStep.
 void CompleteServed(std::optional<double> seconds, StepRecord& record) {
   record.examples = 0;
   if (!seconds.has_value()) return;
@@ -176,14 +176,15 @@ absl::Status Serve(const TrainConfig& config, Role& role) {
     return Evaluate(run->objective(), data, worker, epoch);
   };
   const absl::Status trained = run->Train(step, evaluate);
-  // Where the training diverged, workers whose connections broke would fail
-  // before this rank has printed the reason.
+  // If the training diverged, workers whose connections broke would fail before
+  // this rank has printed the reason.
   if (trained.ok() || absl::IsCancelled(trained) || absl::IsAborted(trained))
     server.Finish();
   return trained;
 }
 
-// By layer: the last bucket with a parameter that the layer's forward uses.
+// Returns, for each layer, the last bucket with a parameter that its forward
+// uses.
 std::vector<size_t> BucketsByLayer(const Model& model,
                                    const ShardLayout& layout) {
   std::vector<size_t> last(model.num_layers(), 0);
@@ -198,7 +199,7 @@ std::vector<size_t> BucketsByLayer(const Model& model,
   return last;
 }
 
-// A worker's steps: gradients, and what is pushed of them.
+// A worker's steps: computes gradients and pushes updates.
 class WorkerSteps {
  public:
   WorkerSteps(const Role& role, TrainingRun& run)
@@ -207,15 +208,14 @@ class WorkerSteps {
         client_(LayoutOf(run.model(), role.job), role.ranks.links,
                 ModelBuffers(run.model())) {}
 
-  // Brings the parameters, and has training continue where the servers are.
+  // Pulls the parameters, and continues training at the servers' step.
   void Begin() {
     const Reply begin = client_.Begin();
     run_.ContinueFrom(
         {.step = begin.step, .epoch = begin.epoch, .position = begin.position});
     const std::vector<size_t> bucket_of =
         BucketsByLayer(run_.model(), LayoutOf(run_.model(), role_.job));
-    // The first layers compute while the parameters of the last are on their
-    // way.
+    // The first layers compute while the last layers' parameters arrive.
     run_.model().SetRunLayer(
         [this, bucket_of](size_t layer, const Model::LayerForward& forward,
                           const torch::Tensor& x) {
@@ -275,8 +275,8 @@ class WorkerSteps {
     return loss;
   }
 
-  // Sleeps until the step, less what it has waited, has taken the straggler's
-  // factor times as long.
+  // Sleeps until the step, without its waits, has taken the straggler's factor
+  // times as long.
   void SlowDown(double start_seconds, double waited_seconds) const {
     const double busy = SteadySeconds() - start_seconds - waited_seconds;
     absl::SleepFor(absl::Seconds((role_.job.slow_factor - 1) * busy));
@@ -324,7 +324,7 @@ absl::Status Run(const TrainConfig& config, const Worker& worker) {
 }  // namespace rankwise
 
 int main(int argc, char** argv) {
-  // Gloo's messages survive the death of a rank; NCCL's do not.
+  // Gloo's connections survive the death of a rank; NCCL's do not.
   absl::SetFlag(&FLAGS_backend, "gloo");
   return rankwise::TrainerMain(
       argc, argv,

@@ -32,22 +32,20 @@ TRAINER_FLAG(
     "number of workers that have not been lost");
 TRAINER_FLAG(
     kLosses, int64_t, local_steps, 1,
-    "steps that each worker takes with an optimizer of its own before it "
-    "pushes the change of its parameters; 1: every step pushes gradients");
-TRAINER_FLAG(
-    kLosses, std::string, outer, "average",
-    "with --local_steps, what the servers do with the workers' changes: "
-    "average; nesterov: their mean is the gradient of SGD with Nesterov "
-    "momentum (DiLoCo); elastic: servers and workers move towards each other "
-    "(EASGD)");
+    "steps that each worker takes with its own optimizer before it pushes the "
+    "change of its parameters; 1: pushes gradients at every step");
+TRAINER_FLAG(kLosses, std::string, outer, "average",
+             "with --local_steps, how the servers apply the workers' changes: "
+             "average; nesterov: their mean is the gradient of SGD with "
+             "Nesterov momentum (DiLoCo); "
+             "elastic: servers and workers move towards each other (EASGD)");
 TRAINER_FLAG(
     kLosses, double, outer_lr, 0,
     "learning rate of --outer; 0: 1 for average, 0.7 for nesterov, 0.9 "
     "for elastic");
 TRAINER_FLAG(kLosses, double, outer_momentum, 0.9,
              "momentum of --outer=nesterov");
-TRAINER_FLAG(kSpeed, double, bucket_mb, 4,
-             "MiB of parameters that travel in one message");
+TRAINER_FLAG(kSpeed, double, bucket_mb, 4, "MiB of parameters per message");
 TRAINER_FLAG(kSpeed, std::string, slow_worker, "",
              "RANK:FACTOR, such as 2:3: this worker's computation takes FACTOR "
              "times as long, to show what a straggler costs");
@@ -66,7 +64,7 @@ struct SlowWorker {
   double factor = 1;
 };
 
-// Nothing where the flag is malformed.
+// Returns nullopt if the flag is malformed.
 std::optional<SlowWorker> SlowWorkerFromFlag() {
   const std::string text = absl::GetFlag(FLAGS_slow_worker);
   if (text.empty()) return SlowWorker();

@@ -15,22 +15,22 @@ struct ServerJobConfig {
   int servers = 1;
   std::string consistency;  // as typed
   ParameterServerConfig server;
-  // Steps of a worker's own optimizer between two pushes of the parameters'
-  // change; 1: every step pushes its gradients.
+  // Steps of a worker's own optimizer between pushes of the change of its
+  // parameters; 1 to push gradients at every step.
   int64_t local_steps = 1;
-  // With local steps: the servers' optimizer, and the share by which workers
+  // With local steps: the servers' optimizer, and the factor by which workers
   // move towards the servers.
   OptimizerConfig outer;
-  double attraction = 0;  // of elastic averaging, else 0
-  // The worker that is slowed down, and the factor of its computation's time.
+  double attraction = 0;  // 0 without elastic averaging
+  // Rank of the artificial straggler, -1 without one, and the slow-down factor.
   int slow_rank = -1;
   double slow_factor = 1;
 };
 
 int ServersFromFlags();
-// For a job with `workers` workers.
+// Returns the configuration of a job with `workers` workers.
 ServerJobConfig ServerJobConfigFromFlags(int workers);
-// Before any rank is started.
+// Checks the flags, before any rank is started.
 absl::Status CheckParameterServerFlags(const TrainConfig&);
 
 }  // namespace rankwise

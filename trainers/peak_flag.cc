@@ -12,9 +12,9 @@
 
 TRAINER_FLAG(
     kOutput, std::string, peak, "",
-    "measured: what this device can do at most, which a host's first run "
-    "measures in about two seconds and keeps in ~/.cache/rankwise; none: no "
-    "limit to compare with; empty: $RANKWISE_PEAK, or else measured");
+    "measured: the device's measured peak, which a host's first run determines "
+    "in about two seconds and stores in ~/.cache/rankwise; "
+    "none: no reference peak; empty: $RANKWISE_PEAK, or else measured");
 
 namespace rankwise {
 namespace {
@@ -32,7 +32,7 @@ std::string HowToTakePeak() {
   return "measured";
 }
 
-// "" where the user has no folder for such files.
+// Returns "" if the user has no folder for such files.
 std::string CacheFolder() {
   const std::string cache = Variable("XDG_CACHE_HOME"), home = Variable("HOME");
   if (!cache.empty()) return cache + "/rankwise";
@@ -50,7 +50,7 @@ absl::StatusOr<DevicePeak> Measured(const PeakUse& use) {
   const std::string folder = CacheFolder();
   if (folder.empty())
     return absl::NotFoundError(
-        "neither $XDG_CACHE_HOME nor $HOME names a folder to keep it in");
+        "neither $XDG_CACHE_HOME nor $HOME names a folder to store it in");
   return FindPeak(folder, use);
 }
 

@@ -1,4 +1,4 @@
-// --peak: what the run's device is held to be able to do.
+// --peak: the reference peak of the run's device.
 #ifndef RANKWISE_TRAINERS_PEAK_FLAG_H_
 #define RANKWISE_TRAINERS_PEAK_FLAG_H_
 
@@ -12,10 +12,10 @@ namespace rankwise {
 
 void CheckPeakFlag(FlagChecks& checks);
 
-// Sets config.output.peak of this rank, whose device and threads are settled:
-// measures it where this host does not know it yet, before the first rank to
-// ask goes on and while the others sleep. A line about it for the console; one
-// that says why there is no peak, where it could not be measured.
+// Sets config.output.peak of this rank, whose device and threads must be set.
+// If the host's peak is not stored yet, the first rank to call measures it
+// while the others sleep. Returns a line for the console: the peak, or the
+// reason why it could not be measured.
 std::string TakePeak(const Worker& worker, TrainConfig& config);
 
 }  // namespace rankwise

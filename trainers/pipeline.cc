@@ -1,7 +1,7 @@
-// Pipeline parallelism: every rank holds some layers, and a schedule says in
-// which order it runs micro-batches through them. A rank is a process, or a
-// device of this one. Compare with ddp.cc: forward and backward of all
-// micro-batches are one call, in the step that all trainers with stages share
+// Pipeline parallelism: every rank holds some layers, and a schedule orders the
+// micro-batches that it runs through them. A rank is a process, or a device of
+// this process. Compare with ddp.cc: forward and backward of all micro-batches
+// are one call, in the step that all trainers with stages share
 // (trainers/stages/mesh_trainer.cc). parallel/pipeline has the schedules and
 // the engine that runs them.
 
@@ -14,7 +14,7 @@
 namespace rankwise {
 namespace {
 
-// Ranks along pp have a stage or several each, those along dp are replicas.
+// Ranks along pp hold one or several stages each, those along dp are replicas.
 absl::StatusOr<Parallelism> Divide(int world_size) {
   ASSIGN_OR_RETURN(const std::vector<c10::Device> devices, DevicesFromFlags());
   const PipelineConfig stages = StagesFromFlags();

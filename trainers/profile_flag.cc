@@ -10,7 +10,7 @@
 
 TRAINER_FLAG(kOutput, bool, profile, false,
              "after training, time each layer's forward and backward and "
-             "compare them with what the device can do (docs/metrics.md)");
+             "compare them with the device's peak (docs/metrics.md)");
 
 namespace rankwise {
 

@@ -1,4 +1,4 @@
-// --profile, of single.
+// --profile of the trainer single.
 #ifndef RANKWISE_TRAINERS_PROFILE_FLAG_H_
 #define RANKWISE_TRAINERS_PROFILE_FLAG_H_
 
@@ -7,9 +7,9 @@
 
 namespace rankwise {
 
-// Where --profile asks for it: times the layers of `run`'s model over the first
-// batch of the data, prints the table and records it. To be called after
-// training, before the records are closed.
+// If --profile is set: times the layers of `run`'s model over the first batch
+// of the data, prints the table and records it. Call after training, before the
+// records are closed.
 absl::Status ProfileIfRequested(const TrainConfig& config, TrainingRun& run);
 
 }  // namespace rankwise

@@ -1,5 +1,5 @@
 // The baseline: one process, one device. Compare with ddp.cc, which differs in
-// the lines that talk to other ranks.
+// the lines that communicate with other ranks.
 
 #include <memory>
 

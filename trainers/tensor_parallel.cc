@@ -1,7 +1,7 @@
-// Tensor parallelism: every rank computes every layer, with its part of the
+// Tensor parallelism: every rank computes every layer with its part of the
 // weights, and all ranks see the same batch. Compare with single.cc: the ranks
-// meet inside the layers, ColumnParallelLinear and RowParallelLinear of
-// parallel/tensor/linear.cc, so that only one line is new here.
+// communicate inside the layers, ColumnParallelLinear and RowParallelLinear of
+// parallel/tensor/linear.cc, so only one line is new here.
 
 #include <memory>
 
@@ -36,7 +36,7 @@ absl::Status Run(const TrainConfig& config, const Worker& worker) {
       share.backward();
       loss = loss.defined() ? loss + share.detach() : share.detach();
     }
-    // Norms that saw this rank's tokens only.
+    // Norms that saw only this rank's tokens.
     SumGradients(model.of_own_tokens(), model.parallel().tensor);
     input.clock.Begin(Phase::kOptimizer);
     optimizer.Step(input.learning_rate);

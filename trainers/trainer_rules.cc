@@ -1,5 +1,5 @@
-// The rules of all trainers' flags. What depends on more than the flags, such
-// as the model or the number of ranks, is checked where that is known.
+// The rules of all trainers' flags. Conditions on more than the flags, such as
+// the model or the number of ranks, are checked where these are known.
 
 #include <cstdint>
 
@@ -113,7 +113,7 @@ constexpr FlagRule kRules[] = {
     OneOf("replicate", "step|once"),
     Excludes("replicas", "devices", "--devices says how many there are"),
 
-    // fsdp, and hybrid where it has them.
+    // fsdp, and hybrid for the flags it shares.
     InRange("zero", 0, 3),
     NotOf("zero=0", "fsdp", "nothing would be sharded; use the trainer ddp"),
     InRange("prefetch", 0, 1 << 10),

@@ -5,9 +5,9 @@
 
 #include "trainers/flag_rules.h"
 
-TRAINER_FLAG(
-    kLayout, std::string, devices, "",
-    "run the whole model in this process, with each rank of its pipeline, or "
-    "each replica of data_parallel, on one of these: cuda:0,cuda:1; each cpu "
-    "is a slot that runs the same code. Empty, for model_parallel without "
-    "--nproc: cpu,cpu");
+TRAINER_FLAG(kLayout, std::string, devices, "",
+             "devices on which this process runs the whole model, one per "
+             "pipeline rank or "
+             "replica of data_parallel, as in cuda:0,cuda:1; each cpu is a "
+             "slot that runs the same code. "
+             "Empty: cpu,cpu for model_parallel without --nproc");

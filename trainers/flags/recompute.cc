@@ -3,5 +3,5 @@
 
 TRAINER_FLAG(
     kSpeed, bool, recompute, false,
-    "keep only what enters a pipeline's stages, or the sharded model's "
-    "layers, and run their forwards again in backward");
+    "store only the inputs of a pipeline's stages, or of the sharded model's "
+    "layers, and recompute their forwards in backward");

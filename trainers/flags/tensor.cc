@@ -2,8 +2,8 @@
 #include "trainers/flag_rules.h"
 
 TRAINER_FLAG(kSpeed, bool, sequence_parallel, false,
-             "between the divided layers, ranks along tp have their part of "
-             "the tokens and not all of them");
+             "between the divided layers, each rank along tp holds its part of "
+             "the tokens instead of all tokens");
 TRAINER_FLAG(kSpeed, int, tp_overlap, 1,
              "pieces of each product along tp, so that one is exchanged while "
              "the next is multiplied; 1: no overlap");

@@ -5,15 +5,15 @@
 
 TRAINER_FLAG(
     kSpeed, int, zero, 0,
-    "ZeRO stage, what is sharded among data-parallel ranks: 1: optimizer "
+    "ZeRO stage: state sharded among data-parallel ranks; 1: optimizer "
     "state; 2: also gradients; 3: also parameters; 0: nothing");
 TRAINER_FLAG(kSpeed, std::string, units, "block",
-             "parameters that are gathered together: block (one of the model's "
-             "layers, such as a transformer's block), layer (each Linear, "
-             "LayerNorm, ... in it), or a number of MiB (blocks in a row)");
+             "granularity of all-gathers: block (one of the model's "
+             "layers, such as a transformer block), layer (each Linear, "
+             "LayerNorm, ... in it), or a number of MiB (consecutive blocks)");
 TRAINER_FLAG(kSpeed, int, prefetch, 1,
-             "units that are gathered ahead of the one that computes");
+             "units gathered ahead of the one that computes");
 TRAINER_FLAG(kLosses, std::string, param_dtype, "",
-             "type in which sharded parameters are gathered and used, fp32 or "
-             "bf16; the optimizer's copy and gradient sums stay fp32. Default: "
-             "that of --precision");
+             "data type in which sharded parameters are gathered and used, "
+             "fp32 or bf16; the optimizer's copy and gradient sums stay fp32. "
+             "Default: that of --precision");
