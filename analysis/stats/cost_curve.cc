@@ -23,10 +23,10 @@ CostPoint Between(const CostPoint& below, const CostPoint& above,
            mix(below.interval.high, above.interval.high)}};
 }
 
-// The medians of one size, by launch.
+// medians of one size, by launch
 using LaunchMedians = std::map<int64_t, double>;
 
-// Without launches whose calls took no time, and sizes without a launch.
+// Skips launches whose calls took no time, and sizes without a launch.
 std::map<double, LaunchMedians> MediansOf(const CallSeconds& calls) {
   std::map<double, LaunchMedians> medians;
   for (const auto& [bytes, launches] : calls) {
@@ -50,10 +50,10 @@ int64_t CountLaunches(const std::map<double, LaunchMedians>& medians) {
   return static_cast<int64_t>(launches.size());
 }
 
-// How far the next launches may lie from these at all sizes alike, as a share:
-// half a 95 % interval of the mean of the launches' deviations, each the median
-// over the sizes that it shares with others. 0 for one launch, of which it is
-// not known.
+// Returns the uncertainty of the next launches that all sizes share, as a
+// fraction: half a 95 % interval of the mean of the launches' deviations, each
+// the median over the sizes that it shares with other launches. 0 for a single
+// launch, whose deviation is unknown.
 double SpreadOfLaunches(const std::map<double, LaunchMedians>& medians) {
   std::map<int64_t, std::vector<double>> deviations;
   for (const auto& [bytes, of_size] : medians) {
@@ -70,7 +70,7 @@ double SpreadOfLaunches(const std::map<double, LaunchMedians>& medians) {
          StandardDeviation(shifts) / std::sqrt(count);
 }
 
-// The interval of `value` with an independent error of `relative` of it.
+// Adds an independent relative error to the interval of `value`.
 Interval Widened(const Interval& interval, double value, double relative) {
   const double more = relative * value;
   return {std::max(0.0, value - std::hypot(value - interval.low, more)),
@@ -78,8 +78,8 @@ Interval Widened(const Interval& interval, double value, double relative) {
 }
 
 // A launch is one observation, as its calls share placement and connections. A
-// size measured by a single launch has the interval within that launch, widened
-// by `spread`.
+// size measured by a single launch gets the interval within that launch,
+// widened by `spread`.
 CostPoint PointOf(double bytes, const LaunchMedians& medians,
                   const CallSeconds& calls, double spread) {
   const std::vector<double> values = ValuesOf(medians);
@@ -93,8 +93,8 @@ CostPoint PointOf(double bytes, const LaunchMedians& medians,
 // Least squares of relative errors, with the usual intervals (Student's t, two
 // parameters).
 CostLine FitLine(const std::vector<CostPoint>& points, double spread) {
-  // What is weighted by a noisy time is fitted too low: the weights come from
-  // the measured times first, and then twice from the line itself.
+  // Weights from noisy times would bias the fit downwards: they come from the
+  // measured times first, then twice from the line itself.
   CostLine line;
   LeastSquares sums;
   for (int pass = 0; pass < 3; ++pass) {

@@ -61,8 +61,8 @@ void ExpectCovered(const ShareForTest& share, const std::string& what) {
   EXPECT_LE(share.share(), 0.99) << what;
 }
 
-// Of kTrials seeded fits, the mean of alpha and of beta over the truth's, less
-// 1, and how often their intervals held the truth.
+// Fits kTrials seeded samples. Checks the relative bias of the mean alpha and
+// beta, and how often their intervals contain the truth.
 void ExpectTruthIsFound(const Truth& truth, double most_bias) {
   double alpha = 0, beta = 0;
   ShareForTest alpha_held, beta_held;
@@ -81,7 +81,7 @@ void ExpectTruthIsFound(const Truth& truth, double most_bias) {
   ExpectCovered(beta_held, "beta covered");
 }
 
-// The noise of calls alone: log-normal by 10 %, with a tail of 5 %.
+// Noise of calls only: log-normal by 10 %, with a tail of 5 %.
 TEST(FitCostCurve, LineHasNoBiasAtAnyNumberOfSizes) {
   for (const double factor : {2.0, 4.0, 16.0}) {
     std::cout << "  sizes times " << factor << "\n";
@@ -134,7 +134,7 @@ TEST(FitCostCurve, ExactTimesGiveTheExactLine) {
   EXPECT_NEAR(curve.SecondsFor(0), 2e-4, 1e-12);
 }
 
-// An algorithm that changes at 30 KB: one line is far off, the medians are not.
+// An algorithm change at 30 KB: one line fits badly, the medians do not.
 TEST(FitCostCurve, MediansFollowWhatOneLineDoesNot) {
   CallSeconds calls;
   const auto truth = [](double bytes) {

@@ -28,7 +28,7 @@ double IncompleteBeta(double a, double b, double x) {
   return sum;
 }
 
-// The standard error of a sum of the means of independent samples.
+// Standard error of a sum of the means of independent samples.
 struct StandardError {
   double value = 0;
   double degrees_of_freedom = 1;  // Welch (1947) and Satterthwaite (1946)
@@ -51,8 +51,8 @@ std::vector<double> Logarithms(absl::Span<const double> sample) {
   return NumbersOf(sample, [](double x) { return std::log(x); });
 }
 
-// The largest k with P(B <= k) <= 2.5 % for a binomial B of `size` trials and
-// probability 1/2; 0 if there is none.
+// Returns the largest k with P(B <= k) <= 2.5 % for a binomial B of `size`
+// trials and probability 1/2; 0 if there is none.
 size_t LeftOutOfMedianInterval(size_t size) {
   constexpr double kTail = 0.025;
   const double n = static_cast<double>(size);
@@ -76,8 +76,8 @@ Interval IntervalLeavingOut(size_t left_out, absl::Span<const double> sample) {
   return {sorted[left_out], sorted[sorted.size() - 1 - left_out]};
 }
 
-// The factor by which autocorrelation increases the variance of the share of
-// values below the median; at least 1.
+// Returns the factor, at least 1, by which autocorrelation increases the
+// variance of the fraction of values below the median.
 double VarianceInflation(absl::Span<const double> series) {
   const double median = Median(series);
   double products = 0, squares = 0, before = 0;
@@ -129,7 +129,8 @@ bool AllPositive(absl::Span<const double> sample) {
 
 double GeometricMean(absl::Span<const double> sample) {
   if (sample.empty()) return kUnknown;
-  double logs = 0;  // over the first, so that equal values give themselves
+  double logs =
+      0;  // relative to the first, so that equal values return themselves
   for (double x : sample) logs += std::log(x / sample[0]);
   return sample[0] * std::exp(logs / static_cast<double>(sample.size()));
 }
@@ -172,7 +173,7 @@ double StudentTwoSidedP(double t, double degrees_of_freedom) {
   const double all = degrees_of_freedom + t * t;
   const double half = degrees_of_freedom / 2;
   const double x = degrees_of_freedom / all, rest = t * t / all;
-  // The tail itself where it is small; elsewhere the other series is shorter.
+  // Computes small tails directly; elsewhere the other series is shorter.
   const bool small = x < 0.5 || half * rest > 10;
   return small ? IncompleteBeta(half, 0.5, x)
                : 1 - IncompleteBeta(0.5, half, rest);
@@ -192,7 +193,7 @@ double StudentTwoSidedQuantile(double p, double degrees_of_freedom) {
 }
 
 double WelchP(absl::Span<const double> a, absl::Span<const double> b) {
-  constexpr double kRounding = 1e-14;  // of equal samples of different size
+  constexpr double kRounding = 1e-14;  // for equal samples of different sizes
   const std::vector<double> samples[] = {{a.begin(), a.end()},
                                          {b.begin(), b.end()}};
   const StandardError error = StandardErrorOf(samples);
@@ -253,7 +254,7 @@ std::array<double, 2> LeastSquares::SolveNotNegative() const {
   const std::array<double, 2> free = Solve();
   if (absl::c_all_of(free, [](double p) { return std::isfinite(p) && p >= 0; }))
     return free;
-  // The better of the two edges, by how much each lowers the sum of squares.
+  // Chooses the edge that lowers the sum of squares more.
   const double p0 = std::max(0.0, x0y / x0x0);
   const double p1 = x1x1 == 0 ? 0 : std::max(0.0, x1y / x1x1);
   const bool first = p0 * (2 * x0y - p0 * x0x0) >= p1 * (2 * x1y - p1 * x1x1);

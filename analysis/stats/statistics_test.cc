@@ -173,7 +173,8 @@ TEST(SeriesMedianInterval, EqualAndAlternatingValuesAreNotCorrelated) {
   EXPECT_TRUE(std::isnan(SeriesMedianInterval({}).low));
 }
 
-// By hand: logarithms -1, 0 and 1 of deviation 1; t is 4.3027 for 2 degrees.
+// Worked by hand: logarithms -1, 0 and 1, deviation 1; t is 4.3027 for 2
+// degrees of freedom.
 TEST(GeometricMeanInterval, IsStudentsOfTheLogarithms) {
   const double e = std::numbers::e;
   const Interval interval = GeometricMeanInterval({e, 1, 1 / e});
@@ -193,7 +194,7 @@ TEST(StudentTest, QuantilesAreThoseOfTheTables) {
   EXPECT_NEAR(StudentTwoSidedQuantile(0.05, 1e5), 1.96, 1e-4);
 }
 
-// By integration of the density over the tail.
+// Integrates the density over the tail.
 double IntegratedP(double t, double degrees) {
   const double log_factor = std::lgamma((degrees + 1) / 2) -
                             std::lgamma(degrees / 2) -
@@ -322,7 +323,7 @@ struct Observation {
 };
 using Observations = std::vector<Observation>;
 
-// 20 + p0 x + p1 x^2.
+// Observations of 20 + p0 x + p1 x^2.
 Observations Exact(double p0, double p1) {
   Observations points;
   for (double x : {1, 2, 5, 9}) {
@@ -331,7 +332,7 @@ Observations Exact(double p0, double p1) {
   return points;
 }
 
-// Of relative errors.
+// Sums for relative errors.
 LeastSquares Relative(const Observations& points) {
   LeastSquares sums;
   for (const auto& [observed, fixed, x0, x1] : points) {
@@ -347,8 +348,8 @@ TEST(LeastSquares, RecoversWhatIsExact) {
 }
 
 TEST(LeastSquares, WeighsRelativeErrorsAsShares) {
-  // y = p x: an observation counts by (p x / y - 1)^2, so that p is the sum of
-  // x / y over the sum of (x / y)^2.
+  // y = p x: an observation adds (p x / y - 1)^2, so p is the sum of x / y over
+  // the sum of (x / y)^2.
   const auto fitted = Relative({{1, 0, 1}, {2000, 0, 1000}}).Solve();
   EXPECT_NEAR(fitted[0], 1.5 / 1.25, 1e-12);
   EXPECT_EQ(fitted[1], 0);
@@ -385,7 +386,7 @@ TEST(LeastSquares, NothingNearbyThatIsNotNegativeIsBetter) {
 }
 
 TEST(LeastSquares, UndeterminedParametersAreNotInvented) {
-  // Both factors are alike: one of them takes all.
+  // The factors are equal: one of them gets the whole coefficient.
   const auto fitted = Relative({{4, 1, 1, 1}, {4, 1, 1, 1}}).SolveNotNegative();
   EXPECT_NEAR(fitted[0] + fitted[1], 3, 1e-12);
   EXPECT_EQ(Relative({{1, 2, 1}}).SolveNotNegative()[0], 0);
