@@ -29,7 +29,7 @@ using CellKey =
     std::tuple<bool, std::string, int64_t, int64_t, int64_t, double, int64_t,
                std::string, std::string, std::string, std::string, std::string>;
 
-// The axes of more than one rank, in the mesh's order: "pp2xtp2".
+// Returns the axes with several ranks, in mesh order: "pp2xtp2".
 std::string MeshText(const RunRecord& run) {
   std::string text;
   for (const RecordedAxis& axis : run.mesh) {
@@ -85,7 +85,7 @@ CellKey KeyOf(const RunTrace& trace, const Throughput& throughput) {
           CpuModels(trace)};
 }
 
-// A name that no device of another rank of its host has.
+// Returns a name that identifies the device on its host.
 std::string PhysicalDevice(const RankTrace& trace, const std::string& device) {
   if (!trace.environment.has_value()) return device;
   const auto& variables = trace.environment->variables;
@@ -103,8 +103,8 @@ std::string PhysicalDevice(const RankTrace& trace, const std::string& device) {
 std::string SharedDevice(const RunTrace& run) {
   std::set<std::pair<std::string, std::string>> taken;
   for (const RankTrace& trace : run.ranks) {
-    // A rank may name its device twice; only another rank's counts, or another
-    // replica's.
+    // A rank may list its device twice; only other ranks and other replicas
+    // count as sharing it.
     std::vector<std::string> own = trace.run.devices;
     if (ReplicasOf(trace.run) == 1) {
       absl::c_sort(own);
@@ -123,7 +123,7 @@ std::string SharedDevice(const RunTrace& run) {
 
 using Ranks = std::vector<const RankTrace*>;
 
-// Of a rank, at the same time.
+// Returns the number of concurrent threads of a rank.
 int64_t ThreadsOf(const RunRecord& run) {
   return run.threads_per_rank * ReplicasOf(run);
 }
@@ -135,17 +135,17 @@ bool MoreThreadsThanCores(const Ranks& ranks) {
   return cores > 0 && threads > cores;
 }
 
-// Whether the CPU quota that a rank ran under is below the CPUs of its own
-// mask, which host.cores would count otherwise.
+// Whether the rank's CPU quota is below the CPUs of its affinity mask, which
+// host.cores would otherwise be at least.
 bool HasQuota(const RankTrace* trace) {
   const int64_t cores = trace->run.host.cores;
   return cores > 0 && cores < std::ssize(trace->environment->cpus);
 }
 
-// Whether some ranks have more threads than CPUs to run them on: all of them,
-// or those that are confined to the CPUs of one.
+// Whether there are more threads than CPUs to run them: over all ranks, or over
+// those confined to the CPUs of one rank.
 bool MoreThreadsThanCpus(const Ranks& ranks) {
-  std::map<std::set<int64_t>, int64_t> threads;  // by where they may run
+  std::map<std::set<int64_t>, int64_t> threads;  // by allowed CPUs
   std::set<int64_t> everywhere;
   for (const RankTrace* trace : ranks) {
     const std::vector<int64_t>& cpus = trace->environment->cpus;
@@ -182,7 +182,8 @@ bool Oversubscribed(const RunTrace& run) {
   });
 }
 
-// By measured kinds; none unless all ranks know them.
+// Returns the record of the rank with the most memory, summed over the measured
+// kinds; nullopt unless all ranks recorded them.
 std::optional<MemoryRecord> FullestRank(const RunTrace& run) {
   std::optional<MemoryRecord> fullest;
   for (const RankTrace& trace : run.ranks) {
@@ -195,7 +196,7 @@ std::optional<MemoryRecord> FullestRank(const RunTrace& run) {
   return fullest;
 }
 
-// Fills what may differ between the repetitions of a cell.
+// Sets the fields that may differ between the repetitions of a cell.
 void AddRuns(absl::Span<const RunTrace> runs, Cell& cell) {
   std::set<std::string> devices;
   std::set<double> stated;
@@ -233,7 +234,7 @@ void AddRuns(absl::Span<const RunTrace> runs, Cell& cell) {
   if (!peaks.empty()) cell.peak_bytes = Median(peaks);
 }
 
-// What runs that measure the same peak have in common.
+// Returns a key that is equal for runs that measure the same peak.
 auto PeakKeyOf(const RunRecord& run) {
   const std::string device = run.devices.empty() ? "" : run.devices[0];
   return std::make_tuple(run.host.hostname, run.host.cpu_model, run.host.cores,
@@ -241,8 +242,8 @@ auto PeakKeyOf(const RunRecord& run) {
                          FlagOf(run, "tf32"), run.versions.torch);
 }
 
-// A study's first measurement may have been disturbed, and a later one better:
-// cells that could have measured the same peak all get the highest one.
+// A study's first peak measurement may have been disturbed: all cells that
+// could have measured the same peak get the highest one.
 void ShareMeasuredPeaks(std::vector<Cell>& cells) {
   using Key = decltype(PeakKeyOf(RunRecord()));
   std::map<Key, double> tflops, bytes_per_second;
@@ -275,7 +276,7 @@ std::string PartText(const RunTrace& part, const RunTrace& longest) {
       " are measured: parts of one job are one repetition");
 }
 
-// That all ranks of the cell work with.
+// Returns the number of devices of all ranks of the cell.
 double DevicesOf(const Cell& cell) {
   const std::set<std::string> of_rank(cell.run.devices.begin(),
                                       cell.run.devices.end());
@@ -285,7 +286,7 @@ double DevicesOf(const Cell& cell) {
              : ranks * static_cast<double>(std::max<size_t>(1, of_rank.size()));
 }
 
-// The model's rate of operations over the peak; NaN if not known.
+// Returns the model's rate of operations over the peak; NaN if unknown.
 double ShareOfPeak(const Cell& cell) {
   const double forward = cell.run.forward_flops_per_example;
   if (!(forward > 0) || !(cell.peak_tflops > 0)) {
@@ -392,7 +393,8 @@ std::vector<MeasuredRun> MeasureRuns(absl::Span<const RunTrace> runs,
                                      std::vector<std::string>* left_out) {
   const std::vector<size_t> jobs = JobsOf(runs);
   std::vector<MeasuredRun> measured;
-  std::map<std::pair<size_t, CellKey>, size_t> places;  // of jobs in `measured`
+  std::map<std::pair<size_t, CellKey>, size_t>
+      places;  // jobs' indices in `measured`
   for (size_t index = 0; index < runs.size(); ++index) {
     const RunTrace& run = runs[index];
     if (!run.ranks.empty() && IsCommBench(run.ranks[0].run)) continue;

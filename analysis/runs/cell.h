@@ -17,91 +17,91 @@
 namespace rankwise {
 
 struct Cell {
-  // Rank 0's of the first repetition. In world_size replicas of one process
-  // count as ranks: each has a device, and threads_per_rank threads.
+  // Rank 0's record of the first repetition. world_size counts the replicas of
+  // one process as ranks: each has a device and threads_per_rank threads.
   RunRecord run;
   int64_t global_batch = 0;
   double rank_batch = 0;  // Throughput::largest_rank_batch
-  int64_t hosts = 1;      // that the ranks were on
+  int64_t hosts = 1;      // number of hosts of the ranks
   std::vector<Throughput> repetitions;
-  // Of each repetition, its place among the runs given to GroupIntoCells.
+  // for each repetition, its index among the runs passed to GroupIntoCells
   std::vector<size_t> run_indices;
-  // One per repetition that has schedule records in order, without them none.
+  // one per repetition with usable schedule records; empty without them
   std::vector<PipelineUse> pipelines;
-  // A device other than the CPU that two ranks of one host used, or "". Where a
-  // rank's environment record holds CUDA_VISIBLE_DEVICES, its "cuda:0" is the
-  // first GPU that this names.
+  // A device other than the CPU used by two ranks of one host, or "". If a
+  // rank's environment record has CUDA_VISIBLE_DEVICES, its "cuda:0" is the
+  // first GPU listed there.
   std::string shared_device;
-  // Ranks of one host had more threads than the cores they may run on: those of
-  // their environment records, or without these the host's.
+  // Whether the ranks of a host had more threads than the cores available to
+  // them, by their environment records, or else by the host's.
   bool oversubscribed = false;
-  // A rank, or a replica, worked with more than one device.
+  // whether a rank, or a replica, used more than one device
   bool several_devices_per_rank = false;
-  // Of all ranks of the repetitions, in order, each once: "cpu", "cuda:1".
+  // distinct devices of all ranks, in rank order: "cpu", "cuda:1"
   std::vector<std::string> devices;
-  // Of one device: that --peak_tflops states, or else the best that a
-  // repetition measured (--peak), or a run of another cell on the same host and
-  // device, with the same precision, threads and torch; 0: neither, or the
-  // repetitions state several.
+  // Peak of one device: from --peak_tflops, or else the best measurement
+  // (--peak) of a repetition or of another cell's run on the same host and
+  // device, with the same precision, threads and torch. 0 if unknown or if
+  // repetitions have different --peak_tflops.
   double peak_tflops = 0;
   bool peak_is_measured = false;
-  double peak_bytes_per_second = 0;  // likewise, measured; 0: not known
-  // CodeVersion of the repetitions' ranks, each once.
+  double peak_bytes_per_second = 0;  // likewise, measured; 0 if unknown
+  // distinct CodeVersion values of the repetitions' ranks
   std::vector<std::string> code_versions;
-  // Median over the repetitions in which it is known of PeakBytes; 0: in none.
+  // median of PeakBytes over the repetitions that record it; 0 if none does
   double peak_bytes = 0;
 
-  // Of the rank that held most by kind, in the first repetition of which that
-  // is known (docs/memory.md); none: in none.
+  // Memory by kind of the fullest rank, in the first repetition that records it
+  // (docs/memory.md); nullopt if none does.
   std::optional<MemoryRecord> memory;
 
-  // One value of `metric` per repetition.
+  // Returns one value of `metric` per repetition.
   std::vector<double> Values(double Throughput::*metric) const;
-  // Geometric mean over the repetitions, as ratios of cells have intervals
-  // about those of geometric means.
+  // Returns the geometric mean over the repetitions, the basis of the intervals
+  // of ratios between cells.
   double ExamplesPerSecond() const;
-  // "ddp", "pipeline 1f1b"; with the mesh where the trainer has a choice of it:
-  // "hybrid pp2xtp2 1f1b".
+  // Returns "ddp", "pipeline 1f1b"; with the mesh if the trainer has a choice
+  // of it: "hybrid pp2xtp2 1f1b".
   std::string Trainer() const;
-  // "pipeline 1f1b on 2 ranks", "ddp on 4 ranks of 2 hosts"
+  // Returns "pipeline 1f1b on 2 ranks", "ddp on 4 ranks of 2 hosts".
   std::string Name() const;
-  // Communication was left out (--skip_communication): explains other cells,
-  // and is compared with none.
+  // Whether communication was skipped (--skip_communication): such a cell
+  // explains others and is not compared with any.
   bool IsAblation() const;
 };
 
-// The most bytes that a rank held: of its accelerators where it used any, else
-// of the host. 0: not recorded.
+// Returns the peak memory of a rank: of its accelerators if it used any, else
+// of the host. 0 if not recorded.
 double PeakBytes(const RankTrace& rank);
-// That of the run's fullest rank. 0: some rank did not record it.
+// Returns that of the run's fullest rank. 0 if a rank did not record it.
 double PeakBytes(const RunTrace& run);
 
-// All kinds together; 0: not known.
+// Returns the sum of all kinds; 0 if unknown.
 int64_t TotalBytes(const MemoryParts& parts);
 
-// "cpu", or "cuda" for "cuda:1"; "" without devices.
+// Returns "cpu", or "cuda" for "cuda:1"; "" without devices.
 std::string DeviceKind(const RunRecord& run);
 
-// The kinds of CPU that the ranks ran on, each once: "A" or "A and B".
+// Returns the distinct CPU models of the ranks: "A" or "A and B".
 std::string CpuModels(const RunTrace& run);
 
-// "source 0123456789abcdef with torch 2.11.0", the same for the same code; or
+// Returns "source 0123456789abcdef with torch 2.11.0", equal for equal code, or
 // kUnknownCode.
 std::string CodeVersion(const RunRecord& run);
 inline constexpr char kUnknownCode[] = "unknown code";
 
-// Why runs of these CodeVersions cannot be taken for repetitions of each other,
-// "ran different code (A, B)"; "" where all are of one known code.
+// Returns why runs with these CodeVersions are not repetitions of each other,
+// "ran different code (A, B)"; "" if all have the same known code.
 std::string WhyNotOneCode(absl::Span<const std::string> versions);
 
-// "commit c0ffee012345 (modified)", "an unknown commit"
+// Returns "commit c0ffee012345 (modified)", "an unknown commit".
 std::string CommitText(const RunRecord& run);
 
-// Whether a flag follows the world size without following from it: accumulate,
-// cp, devices, dp, microbatches, pp, replicas, servers, split, tp.
+// Whether a flag varies with the world size but is not determined by it:
+// accumulate, cp, devices, dp, microbatches, pp, replicas, servers, split, tp.
 bool IsShapeFlag(absl::string_view name);
 
-// "32", "21.3": examples per rank need not be whole in a pipeline.
+// Returns "32", "21.3": a pipeline's examples per rank may be fractional.
 std::string BatchText(double examples);
 
 struct MeasuredRun {
@@ -117,18 +117,18 @@ std::vector<MeasuredRun> MeasureRuns(absl::Span<const RunTrace> runs,
                                      std::vector<std::string>* left_out);
 
 // Groups MeasureRuns() into cells by trainer, world size, hosts, batch and its
-// division into micro-batches, replicas and stages, threads, the kinds of CPU
-// and of device, the backend, and the flags that do not follow the world size.
-// The order is "single" first, then by trainer, world size and batch. Appends
-// to `left_out` why a run is left out, or has no PipelineUse in spite of
-// schedule records.
+// division into micro-batches, replicas and stages, threads, CPU models and
+// device kind, backend, and the flags that do not depend on the world size.
+// Orders them by "single" first, then trainer, world size and batch. Appends to
+// `left_out` why a run is left out, or lacks a PipelineUse despite schedule
+// records.
 std::vector<Cell> GroupIntoCells(absl::Span<const RunTrace> runs,
                                  const ThroughputConfig& config,
                                  std::vector<std::string>* left_out);
 
 ExampleUnit UnitOf(const RunRecord& run);
 
-// The unit of one table's rates: that of all its cells, or examples where they
+// The unit of a table's rates: that of all its cells, or examples if they
 // differ.
 class RateColumn {
  public:
@@ -141,21 +141,22 @@ class RateColumn {
   std::string name_;
 };
 
-// MFU of docs/metrics.md: model FLOPs utilisation (Chowdhery et al. 2022,
-// "PaLM", appendix B) against Cell::peak_tflops. NaN if the runs do not record
-// the model's operations or have no peak, and if they computed faster than a
-// measured peak, which was therefore measured too low.
+// Returns the model FLOPs utilisation (docs/metrics.md, MFU; Chowdhery et al.
+// 2022, "PaLM", appendix B) relative to Cell::peak_tflops. NaN if the runs do
+// not record the model's operations or have no peak, or if they computed faster
+// than a measured peak, which was therefore measured too low.
 double ModelFlopsUtilization(const Cell& cell);
 
-// "ddp on 2 ranks (1.53 times the measured 0.112 TFLOPS)" if the cell computed
-// faster than its measured peak, otherwise "".
+// Returns "ddp on 2 ranks (1.53 times the measured 0.112 TFLOPS)" if the cell
+// computed faster than its measured peak, otherwise "".
 std::string AbovePeakText(const Cell& cell);
 
-// "the stated 989 TFLOPS", "the measured 0.171 TFLOPS": Cell::peak_tflops.
+// Describes Cell::peak_tflops: "the stated 989 TFLOPS", "the measured 0.171
+// TFLOPS".
 std::string PeakText(const Cell& cell);
 
-// The share of memory bandwidth of docs/metrics.md. NaN if the runs do not
-// record it, and if it is above 1: caches held some of the data, or the
+// Returns the share of memory bandwidth (docs/metrics.md). NaN if the runs do
+// not record it, or if it is above 1: caches held some of the data, or the
 // bandwidth was measured too low.
 double MemoryBandwidthShare(const Cell& cell);
 

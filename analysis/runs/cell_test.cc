@@ -54,14 +54,14 @@ TEST(GroupIntoCells, AnotherConfigurationIsAnotherCell) {
 TEST(GroupIntoCells, AnotherMachineOrBackendIsAnotherCell) {
   std::vector<RunTrace> runs(5, MakeRun({.world_size = 2}));
   runs[1].ranks[0].run.host.cpu_model = "Another CPU";
-  runs[2].ranks[1].run.host.cpu_model = "Another CPU";  // of rank 1 alone
+  runs[2].ranks[1].run.host.cpu_model = "Another CPU";  // rank 1 only
   for (RankTrace& trace : runs[3].ranks) trace.run.backend = "nccl";
   for (size_t rank : {0, 1}) {
     runs[4].ranks[rank].run.devices = {absl::StrCat("cuda:", rank)};
   }
   runs.push_back(runs[0]);
   const std::vector<Cell> cells = CellsOf(runs);
-  EXPECT_EQ(cells.size(), 4u);  // runs 1 and 2 had one CPU of each kind
+  EXPECT_EQ(cells.size(), 4u);  // runs 1 and 2 had CPUs of both kinds
 }
 
 TEST(GroupIntoCells, UnmeasurableRunsAreLeftOutWithTheirReason) {
@@ -80,7 +80,7 @@ RunForTest Pipeline() {
           .schedule = "1f1b"};
 }
 
-// A run that begins after step `step` from checkpoints in `dir`.
+// Returns a run that begins after step `step` from checkpoints in `dir`.
 RunTrace Resumed(RunForTest config, int64_t step, const std::string& dir) {
   RunTrace run = MakeRun(config);
   for (RankTrace& rank : run.ranks) {
@@ -127,7 +127,7 @@ TEST(JobsOf, TheNamesOfFilesDoNotMatter) {
   const std::vector<Cell> cells = CellsOf(runs);
   ASSERT_EQ(cells.size(), 1u);
   EXPECT_EQ(cells[0].repetitions.size(), 1u);
-  // Two jobs of two parts each: a part continues the job recorded before it.
+  // Two jobs of two parts each: a part continues the preceding job.
   runs = {Resumed({}, 0, "a"), Resumed({}, 20, "a"), Resumed({}, 0, "a"),
           Resumed({}, 20, "a")};
   EXPECT_THAT(JobsOf(runs), ElementsAre(0, 0, 2, 2));
@@ -140,7 +140,7 @@ TEST(JobsOf, RunsFromCopiesOfOneCheckpointAreApart) {
   const std::vector<Cell> cells = CellsOf(runs);
   ASSERT_EQ(cells.size(), 1u);
   EXPECT_EQ(cells[0].repetitions.size(), 3u);
-  // A launcher's restart returns to the checkpoint that it began with.
+  // A launcher's restart returns to the checkpoint it started from.
   runs[1].ranks[0].restarts.emplace_back();
   EXPECT_THAT(JobsOf(runs), ElementsAre(0, 0, 2));
 }
@@ -152,7 +152,7 @@ TEST(JobsOf, ARunWithoutStepsIsNoPart) {
 }
 
 TEST(GroupIntoCells, AnotherShapeOfThePipelineIsAnotherCell) {
-  // Both of 4 ranks and a global batch of 64.
+  // Two cells of 4 ranks and a global batch of 64.
   RunForTest other = Pipeline();
   other.micro_batches = 8;
   other.batch_size = 8;
@@ -280,7 +280,7 @@ TEST(Cell, EnvironmentRecordsSayWhichCoresRanksShare) {
   EXPECT_TRUE(with_cpus({{0, 1}, {0, 1}}, 2));
   EXPECT_FALSE(with_cpus({{0}, {0, 1, 2, 3}}, 1));
   run = MakeRun({.world_size = 3});
-  // Two on one core, though three cores would do.
+  // Two ranks on one core, although three cores would suffice.
   EXPECT_TRUE(with_cpus({{0}, {0}, {0, 1, 2, 3}}, 1));
   EXPECT_FALSE(with_cpus({{0}, {1}, {0, 1, 2, 3}}, 1));
 }
@@ -453,7 +453,7 @@ TEST(RateColumn, CountsExamplesWhereUnitsDifferOrAreUnknown) {
   EXPECT_EQ(RateColumn({}).name(), "examples/s");
 }
 
-// 640 examples/s on each rank, of 0.5 TFLOP forward, against 2000 TFLOPS.
+// 640 examples/s per rank, each 0.5 TFLOP forward, of a peak of 2000 TFLOPS.
 RunTrace RunOn(int64_t world_size) {
   RunTrace run = MakeRun({.world_size = world_size, .step_seconds = 0.1});
   for (RankTrace& rank : run.ranks) {
@@ -521,7 +521,7 @@ TEST(ModelFlopsUtilization, IsOfTheBestPeakMeasuredAnywhereInTheSamePrecision) {
   }
 }
 
-// 10 steps/s of 1 GB each on each rank, of 40 GB/s.
+// 10 steps/s of 1 GB each per rank, of 40 GB/s.
 TEST(MemoryBandwidthShare, IsOfEveryRanksBandwidth) {
   RunTrace run = RunOn(4);
   EXPECT_TRUE(std::isnan(MemoryBandwidthShare(CellOf({run}))));

@@ -1,4 +1,4 @@
-// Which recorded runs are of the communication benchmark.
+// Recognizes runs of the communication benchmark.
 #ifndef RANKWISE_ANALYSIS_RUNS_COMM_BENCH_H_
 #define RANKWISE_ANALYSIS_RUNS_COMM_BENCH_H_
 
@@ -6,7 +6,8 @@
 
 namespace rankwise {
 
-// Whether a binary of comm_bench, which takes no training steps, wrote the run.
+// Whether the run was recorded by a comm_bench binary, which has no training
+// steps.
 bool IsCommBench(const RunRecord& run);
 
 }  // namespace rankwise

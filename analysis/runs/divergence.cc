@@ -1,4 +1,4 @@
-// Whether a training diverged.
+// Detection of diverged training.
 #include <cmath>
 #include <cstdint>
 #include <string>
@@ -9,20 +9,20 @@
 namespace rankwise {
 namespace {
 
-// Under --precision=fp16 the steps in a row without a finite loss after which
-// the trainers stop (docs/checkpoints.md, "Runs that diverge"): before that,
-// loss scaling skips such steps, and the training is healthy.
+// Successive steps without a finite loss after which the trainers stop under
+// --precision=fp16 (docs/checkpoints.md, "Runs that diverge"): loss scaling
+// skips fewer such steps in healthy training.
 constexpr int64_t kNonFiniteStepsUnderFp16 = 20;
 
-// The losses are not those of a training: ranks exchanged nothing, or nothing
-// but what the fake backend made up.
+// Whether the losses are not from training: ranks exchanged nothing, or only
+// data made up by the fake backend.
 bool HasNoTraining(const RunRecord& run) {
   return run.world_size > 1 &&
          (SkipsCommunication(run) || run.backend == "fake");
 }
 
-// Returns the step that completes the first `in_a_row` steps in a row without a
-// finite loss, or nullptr.
+// Returns the step that completes the first `in_a_row` successive steps without
+// a finite loss, or nullptr.
 const StepRecord* FindDiverged(const RankTrace& trace, int64_t in_a_row) {
   int64_t found = 0;
   for (const StepRecord& step : trace.steps) {
@@ -32,7 +32,7 @@ const StepRecord* FindDiverged(const RankTrace& trace, int64_t in_a_row) {
   return nullptr;
 }
 
-// Returns the earliest record of the trainers themselves, or nullptr.
+// Returns the earliest divergence recorded by the trainers, or nullptr.
 const DivergenceRecord* FindRecorded(const RunTrace& run) {
   const DivergenceRecord* first = nullptr;
   for (const RankTrace& trace : run.ranks) {

@@ -1,4 +1,4 @@
-// Which runs are parts of one job.
+// Groups runs into jobs.
 #include <algorithm>
 #include <cstdint>
 #include <map>
@@ -13,7 +13,7 @@
 namespace rankwise {
 namespace {
 
-// Equal for the runs that may be parts of one job.
+// Returns a name that is equal for runs that may be parts of one job.
 std::string JobName(const RunTrace& run) {
   const RunRecord& opened = run.ranks[0].run;
   const std::string checkpoints = FlagOf(opened, "checkpoint_dir");
@@ -22,7 +22,7 @@ std::string JobName(const RunTrace& run) {
                       checkpoints.empty() ? opened.scaling_hash : "");
 }
 
-// The earliest of all ranks; 0 if the run has no steps.
+// Returns the earliest step of all ranks; 0 if the run has no steps.
 int64_t FirstStep(const RunTrace& run) {
   int64_t first = 0;
   for (const RankTrace& rank : run.ranks) {
@@ -38,15 +38,15 @@ bool IsRestarted(const RunTrace& run) {
       run.ranks, [](const RankTrace& rank) { return !rank.restarts.empty(); });
 }
 
-// One job of those with the same JobName, while its parts are collected. Both
-// are indices of runs.
+// One of the jobs with the same JobName, while its parts are collected: indices
+// of its first and latest run.
 struct Job {
   size_t first = 0, latest = 0;
 };
 
-// Returns the job that run `index` continues, or nullptr: of those that have
-// begun at an earlier step (for a restart, at the same step), the one whose
-// latest part precedes the run most closely.
+// Returns the job that run `index` continues, or nullptr: among the jobs begun
+// at an earlier step (for a restart, the same step), the one whose latest part
+// most closely precedes the run.
 Job* FindContinued(absl::Span<const RunTrace> runs, size_t index,
                    std::vector<Job>& jobs) {
   const bool restarted = IsRestarted(runs[index]);
@@ -73,7 +73,7 @@ std::vector<size_t> JobsOf(absl::Span<const RunTrace> runs) {
     first_runs[i] = i;
     if (FirstStep(runs[i]) > 0) by_step.push_back(i);
   }
-  // Files need not be named in the order in which they were recorded.
+  // File names need not follow the order of recording.
   std::stable_sort(by_step.begin(), by_step.end(), [runs](size_t a, size_t b) {
     return FirstStep(runs[a]) < FirstStep(runs[b]);
   });

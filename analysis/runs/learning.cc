@@ -1,4 +1,4 @@
-// How soon a run reaches a loss, and how stale its gradients were.
+// Time to reach a loss, and staleness of gradients.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -10,7 +10,7 @@
 namespace rankwise {
 
 double SecondsToLoss(const RunTrace& run, double loss) {
-  constexpr size_t kSteps = 10;  // of each rank, over which losses are averaged
+  constexpr size_t kSteps = 10;                 // averaging window per rank
   std::vector<std::pair<double, double>> seen;  // seconds, loss
   size_t ranks = 0;
   for (const RankTrace& rank : run.ranks) {
@@ -26,7 +26,7 @@ double SecondsToLoss(const RunTrace& run, double loss) {
     return a.first < b.first;
   });
   const size_t window = kSteps * ranks;
-  // Of the window's finite losses: subtracting one that is not finite would not
+  // Sum of the window's finite losses: subtracting a non-finite loss would not
   // restore the sum.
   double sum = 0;
   int not_finite = 0;

@@ -11,7 +11,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::Pair;
 
-// A rank whose steps take `seconds` each, with losses that fall by 1 from
+// Returns a rank with steps of `seconds` each and losses that fall by 1 from
 // `first`.
 RankTrace Rank(int64_t rank, double seconds, double first, int64_t examples,
                int64_t steps) {
@@ -55,7 +55,7 @@ TEST(SecondsToLoss, TakesAllRanksThatTrainInTheOrderOfTime) {
   run.ranks.push_back(Rank(1, 1, 30, 8, 20));
   run.ranks.push_back(Rank(2, 2, 30, 8, 10));  // half as fast
   // In second 14 the first worker ends its 14th step (30 to 17), then the other
-  // its 7th (30 to 24): of these 21 steps the first one is left out.
+  // its 7th (30 to 24): the window excludes the first of these 21 steps.
   const double mean = (14 * 23.5 + 7 * 27 - 30) / 20;
   EXPECT_EQ(SecondsToLoss(run, mean + 1e-9), 14);
   EXPECT_EQ(SecondsToLoss(run, mean - 1e-9), 15);

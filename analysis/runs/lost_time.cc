@@ -13,7 +13,7 @@
 namespace rankwise {
 namespace {
 
-// "2.1 s since the checkpoint of step 6, 1.9 s until training resumed".
+// Returns "2.1 s since the checkpoint of step 6, 1.9 s until training resumed".
 std::string Parts(const RestartRecord& restart) {
   const std::string from =
       restart.step > 0 ? absl::StrCat("the checkpoint of step ", restart.step)
@@ -39,7 +39,7 @@ std::string Describe(const RestartRecord& restart) {
 }
 
 // Restarts may overlap: a job that fails again before its next checkpoint
-// returns to the same one. Seconds that several of them lost count once.
+// returns to the same one. Seconds lost by several restarts count once.
 double SecondsLost(std::vector<RestartRecord> restarts) {
   std::sort(restarts.begin(), restarts.end(),
             [](const RestartRecord& a, const RestartRecord& b) {

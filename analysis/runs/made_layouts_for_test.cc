@@ -28,17 +28,19 @@ constexpr double kComputeSeconds = 2e-3;  // per example
 constexpr double kGradientBytes = 5e7;
 constexpr double kStateBytes = 4 * kGradientBytes;  // with Adam's two moments
 constexpr double kActivationBytes = 1e6;            // per example
-constexpr double kTensorBytes = 2e6;   // per example, that tp moves in a step
+constexpr double kTensorBytes =
+    2e6;  // per example and step, of tensor parallelism
 constexpr double kMessageBytes = 2e5;  // per example, between stages
 
 struct MadeLayout {
   std::string trainer;  // the binary
-  std::string axis;     // along which it communicates; "" not at all
+  std::string axis;     // axis of the communication; "" without any
   int zero = 0;
   int64_t ranks = kRanks;
-  double fixed_bytes = 0;        // that a rank moves in a step, and
-  double bytes_per_example = 0;  // of the global batch
-  double state_shards = 1;       // ranks that share the state
+  double fixed_bytes = 0;  // per rank and step
+  double bytes_per_example =
+      0;  // per rank and step, per example of the global batch
+  double state_shards = 1;  // ranks that share the state
 
   bool IsPipeline() const { return axis == "pp"; }
   double StateBytes() const { return kStateBytes / state_shards; }
@@ -125,8 +127,8 @@ RunRecord RunOf(const MadeJob& job, int64_t launch, int64_t rank) {
   return run;
 }
 
-// A rank's step that computes for `own` seconds and waits for the rank that
-// takes `slowest`.
+// Returns a rank's step that computes for `own` seconds and waits for the
+// slowest rank, which computes for `slowest`.
 StepRecord StepOf(const MadeJob& job, int64_t rank, int64_t number, double own,
                   double slowest) {
   const MadeLayout& layout = job.layout;
@@ -223,7 +225,7 @@ absl::StatusOr<std::map<std::string, double>> WriteLayoutStudy(
   std::mt19937_64 random(config.seed);
   std::map<std::string, double> rates;
   for (const MadeLayout& layout : Layouts()) {
-    // The ranks of a pipeline with a slow stage do not wait for it alike.
+    // Ranks of a pipeline with a slow stage wait unequally.
     if (config.slower > 0 && layout.IsPipeline()) continue;
     const MadeJob job = JobOf(layout, config);
     for (int64_t launch = 0; launch < std::ssize(kRunFactors); ++launch) {

@@ -1,5 +1,5 @@
-// The record files of a study that nobody ran, which compares layouts of ranks
-// on a machine whose bottleneck is known.
+// Synthetic record files of a study that compares layouts of ranks on a machine
+// with a known bottleneck.
 #ifndef RANKWISE_ANALYSIS_RUNS_MADE_LAYOUTS_FOR_TEST_H_
 #define RANKWISE_ANALYSIS_RUNS_MADE_LAYOUTS_FOR_TEST_H_
 
@@ -11,21 +11,22 @@
 
 namespace rankwise {
 
-// A model of 50 MB of parameters that computes an example in 2 ms, on 4 ranks.
+// A model with 50 MB of parameters and 2 ms of computation per example, on 4
+// ranks.
 struct LayoutStudyConfig {
   double link_bytes_per_second = 1e10;
-  double slower = 0;  // share that rank 2 computes longer in every step
-  // Of a rank: 0: strong scaling of a global batch of 64; else the largest
-  // batch that each layout holds in it, and single too.
+  double slower = 0;  // relative extra computation time of rank 2
+  // Memory of a rank. 0: strong scaling with a global batch of 64; otherwise
+  // every layout, and single, uses the largest batch that fits.
   int64_t memory_bytes = 0;
   uint64_t seed = 0;
 };
 
 // Writes 5 runs each of single, ddp, fsdp zero3, tensor_parallel and a pipeline
-// into the folder `dir`, which must exist. Steps take what the layout has to
-// compute, communicate and wait for (all of it exposed) by the formulas that
-// are next to each layout, with 1 % of noise on what each rank computes, and
-// another 1 % from run to run. Returns the true examples/s by Cell::Trainer.
+// into the existing folder `dir`. A step's duration is the layout's
+// computation, communication and waiting (all of it exposed), by the formulas
+// next to each layout, with 1 % of noise on each rank's computation, and
+// another 1 % between runs. Returns the true examples/s by Cell::Trainer.
 absl::StatusOr<std::map<std::string, double>> WriteLayoutStudy(
     const std::string& dir, const LayoutStudyConfig& config);
 

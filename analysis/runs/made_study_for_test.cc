@@ -24,7 +24,7 @@ struct MadeCell {
   const char* trainer;
   const char* scaling;
   int64_t world_size;
-  int64_t batch_size;  // per rank; of a pipeline per micro-batch
+  int64_t batch_size;  // per rank; of a pipeline, per micro-batch
   double step_seconds;
   double exposed_share;
 };
@@ -40,7 +40,7 @@ bool IsPipeline(const MadeCell& cell) {
   return absl::string_view(cell.trainer) == "pipeline";
 }
 
-// A pipeline's rank writes two records a step.
+// A rank of a pipeline writes two records per step.
 int64_t RecordsPerStep() {
   int64_t records = 0;
   for (const MadeCell& cell : kCells) {
@@ -160,18 +160,18 @@ constexpr double kLateStudyOptimizerShare = 0.02;
 constexpr double kLateStudyComputeNoise = 0.01;
 constexpr double kLateStudyFactors[] = {0.99, 1.005, 1, 0.995, 1.01};
 
-// Seconds of every step of every rank, by step, then rank.
+// seconds of every step of every rank, by step, then rank
 using Matrix = std::vector<std::vector<double>>;
 
-// A job of data-parallel ranks: what is drawn, and what follows from it.
+// A job of data-parallel ranks: random durations and the resulting times.
 struct LateJob {
   double compute_seconds = 0;  // before the all-reduce; `noise` is added
   double all_reduce_seconds = 0;
   double optimizer_seconds = 0;  // `lateness` is added
   Matrix noise, lateness;
-  Matrix ready;                 // when a rank has its gradients
-  std::vector<double> reduced;  // when all ranks have those of all
-  Matrix ended;                 // when a rank ends the step
+  Matrix ready;                 // when a rank's gradients are ready
+  std::vector<double> reduced;  // when the all-reduce ends
+  Matrix ended;                 // when a rank's step ends
 
   void Run() {
     std::vector<double> starts(noise[0].size(), 0);
@@ -190,7 +190,7 @@ struct LateJob {
     }
   }
 
-  // Of the steps after warm-up.
+  // Returns the mean step after warm-up.
   double StepSeconds() const {
     return (reduced.back() - reduced[kLateStudyWarmupSteps - 1]) /
            static_cast<double>(kLateStudySteps);
@@ -214,7 +214,7 @@ LateJob MakeLateJob(const MadeCell& cell, double lateness,
   job.optimizer_seconds = kLateStudyOptimizerShare * cell.step_seconds;
   job.all_reduce_seconds = cell.exposed_share * cell.step_seconds;
   job.Run();
-  // What all ranks compute longer in every step, the job's step is longer by.
+  // Computation added on all ranks lengthens the job's step by as much.
   job.compute_seconds = cell.step_seconds - job.StepSeconds();
   job.Run();
   return job;
@@ -237,7 +237,7 @@ StepRecord LateStep(const LateJob& job, const MadeCell& cell, size_t step,
   return record;
 }
 
-// The all-reduce of LateStep's gradients, which is not hidden by backward.
+// The all-reduce of LateStep's gradients, not overlapped with backward.
 TrafficRecord LateTraffic(const LateJob& job, const StepRecord& step) {
   const size_t i = static_cast<size_t>(step.step) - 1;
   RecordedTransfer all_reduce;
@@ -301,7 +301,7 @@ absl::Status WriteLateStudy(const std::string& dir,
     int64_t launch = 0;
     for (double factor : kLateStudyFactors) {
       MadeCell run = cell;
-      // The two cells' runs are not paired.
+      // Runs of the two cells are not paired.
       run.step_seconds *= alone ? factor : 2 - factor;
       const LateJob job = MakeLateJob(run, alone ? 0 : config.lateness, random);
       ASSIGN_OR_RETURN(auto writer, OpenRun(dir, run, launch));

@@ -58,7 +58,7 @@ TEST(MadeStudy, IsSummarisedWithItsTruthInHalfAKilobyteARecord) {
   for (const Throughput& run : cells[0].repetitions) {
     EXPECT_NEAR(run.step_seconds / kMadeSingleStepSeconds, 1, 0.002);
   }
-  // What the ranks' steps differ by is not added up.
+  // Differences between the ranks' steps do not accumulate.
   for (const Throughput& run : cells[1].repetitions) {
     EXPECT_NEAR(run.step_seconds / kMadeDdpStepSeconds, 1, 0.002);
   }

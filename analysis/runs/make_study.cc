@@ -1,7 +1,7 @@
-// Writes a made study, to measure what summarising it takes:
+// Writes a synthetic study, to measure the cost of summarising it:
 //   bazel run //analysis/runs:make_study -- --output_dir=/tmp/million
 //   /usr/bin/time -v bazel-bin/analysis/study/study --from=/tmp/million
-// or, with --layouts, one that compares layouts of ranks, to look at its
+// or, with --layouts, one that compares layouts of ranks, to inspect its
 // report.
 
 #include <cstdint>

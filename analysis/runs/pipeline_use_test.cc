@@ -52,7 +52,7 @@ TEST(PipelineUse, TheWallIsThatOfTheSlowestRankOfTheStep) {
   EXPECT_NEAR(use.schedule_seconds, 0.12, 1e-12);
   EXPECT_NEAR(use.wall_bubble, 1 - 0.03 / 0.12, 1e-12);
   EXPECT_NEAR(use.span_bubble, 0.5, 1e-12);
-  // Idle is of each rank's own time.
+  // Idle shares refer to each rank's own time.
   EXPECT_NEAR(use.ranks[0].idle_share, 1 - 0.03 / 0.08, 1e-12);
   EXPECT_NEAR(use.ranks[1].idle_share, 1 - 0.03 / 0.12, 1e-12);
 }
@@ -106,7 +106,7 @@ TEST(PipelineUse, StepsWithoutAPredictionDoNotCount) {
 TEST(PipelineUse, TransfersAreSpreadOverTheBoundaries) {
   const RunTrace run =
       MakeRun({.binary = "pipeline", .world_size = 4, .schedule = "gpipe"});
-  const PipelineUse use = Measure(run);  // 4 ranks send, 3 boundaries
+  const PipelineUse use = Measure(run);  // 4 ranks send across 3 boundaries
   EXPECT_NEAR(use.boundary_transfer_seconds, 4 * 0.002 / 3, 1e-12);
   EXPECT_NEAR(use.boundary_bytes, 4000.0 / 3, 1e-9);
 }

@@ -21,7 +21,7 @@
 namespace rankwise {
 namespace {
 
-// Adds a record to its rank's. Records of other kinds are not kept.
+// Appends a record to its rank's trace; ignores other kinds.
 struct Keeper {
   RankTrace& trace;
   void operator()(const StepRecord& r) { trace.steps.push_back(r); }
@@ -41,7 +41,7 @@ struct Keeper {
   void operator()(const Other&) {}
 };
 
-// Sorts the records of one file into runs.
+// Assigns the records of one file to runs.
 class RunCollector {
  public:
   explicit RunCollector(std::string source) : source_(std::move(source)) {}
@@ -55,7 +55,7 @@ class RunCollector {
     return absl::OkStatus();
   }
 
-  // The ranks of each in the order of their run records.
+  // Returns the runs, each with its ranks in the order of their run records.
   std::vector<RunTrace> Take() { return std::move(runs_); }
 
  private:
@@ -85,11 +85,11 @@ class RunCollector {
   const std::string source_;
   std::vector<RunTrace> runs_;
   std::map<std::string, size_t> run_by_id_;
-  // rank -> indices of the run and trace its records now belong to.
+  // rank -> indices of the run and trace of its further records
   std::map<int64_t, std::pair<size_t, size_t>> current_;
 };
 
-// Collects the runs of all files. The ranks of a run may be in several files.
+// Collects the runs of all files. A run's ranks may be in several files.
 class RunJoiner {
  public:
   absl::Status Add(RunTrace run) {
@@ -137,7 +137,7 @@ class RunJoiner {
 
   std::vector<RunTrace> runs_;
   std::map<std::string, size_t> run_by_id_;
-  // Run and rank -> the file that holds it.
+  // run and rank -> the file with its records
   std::map<std::pair<std::string, int64_t>, std::string> files_;
 };
 
@@ -147,12 +147,12 @@ std::vector<int64_t> StepNumbers(const RankTrace& trace) {
   return numbers;
 }
 
-// The trainers whose ranks share their examples.
+// Whether the trainer's ranks share their examples.
 bool IsPipeline(const RunRecord& run) {
   return run.binary == "model_parallel" || run.binary == "pipeline";
 }
 
-// Empty, or why the examples of the ranks cannot be counted.
+// Returns "", or why the examples of the ranks cannot be counted.
 std::string WrongReplicas(const RunTrace& run) {
   const int64_t world_size = run.ranks[0].run.world_size;
   const std::vector<ScheduleRecord>& first = run.ranks[0].schedules;
@@ -180,7 +180,7 @@ std::string WrongReplicas(const RunTrace& run) {
                       " ranks");
 }
 
-// Whether a device of a rank is marked as one of tests/virtual_gpu.
+// Whether a rank used a virtual device of tests/virtual_gpu.
 bool UsesVirtualGpus(const RunTrace& run) {
   return absl::c_any_of(run.ranks, [](const RankTrace& rank) {
     return absl::c_any_of(rank.run.devices, [](const std::string& device) {

@@ -1,4 +1,4 @@
-// Runs as analysis sees them: the records of all ranks of one run together.
+// A recorded run: the records of all of its ranks.
 #ifndef RANKWISE_ANALYSIS_RUNS_RUN_TRACE_H_
 #define RANKWISE_ANALYSIS_RUNS_RUN_TRACE_H_
 
@@ -19,8 +19,8 @@ namespace rankwise {
 
 struct RankTrace {
   RunRecord run;
-  std::vector<StepRecord> steps = {};  // in the order they were taken
-  // In the order they were written.
+  std::vector<StepRecord> steps = {};  // in order
+  // in the order they were written
   std::vector<ScheduleRecord> schedules = {};
   std::vector<CollectiveRecord> collectives = {};
   std::vector<OverlapRecord> overlaps = {};
@@ -36,109 +36,109 @@ struct RankTrace {
 };
 
 struct RunTrace {
-  std::string source;            // the file, for messages; the first of several
-  std::vector<RankTrace> ranks;  // by rank; complete only if CheckRun says so
-  // Lines that were skipped, by file; of a file with several runs, in its
-  // first.
+  std::string source;  // file name for messages; the first of several
+  std::vector<RankTrace>
+      ranks;  // by rank; complete only if CheckRun returns OK
+  // Skipped lines by file; for a file with several runs, in its first run.
   std::map<std::string, std::vector<int64_t>> torn_lines = {};
 };
 
 // Reads every run of RecordFilesIn(path), several files at a time. Records
-// belong to the latest run record of their rank; run records with one run_id
-// are one run, in several files too, as where each host of a job wrote its own.
-// Torn lines are skipped: TornLines names them. Fails as RecordFilesIn and
-// VisitRecords do, and where a rank opens one run twice, as in a copy of a
-// file, the ranks of a run disagree about the world size, or a run is of
-// virtual GPUs: with the first file's error.
+// belong to the latest run record of their rank; run records with the same
+// run_id form one run, even across files, as when each host of a job writes its
+// own. Skips torn lines, which TornLines lists. Fails if RecordFilesIn or
+// VisitRecords does, if a rank opens a run twice, as in a copy of a file, if
+// the ranks of a run disagree about the world size, or if a run used virtual
+// GPUs. Returns the first file's error.
 absl::StatusOr<std::vector<RunTrace>> LoadRuns(const std::string& path);
 
-// The record files that `path` names: itself where it is a file, and of a
-// folder its *.jsonl in the order of their names. NotFound where there is no
-// `path`, or no such file in it.
+// Returns `path` itself if it is a file, or the *.jsonl files of a folder in
+// name order. NotFound if `path` does not exist or the folder has none.
 absl::StatusOr<std::vector<std::string>> RecordFilesIn(const std::string& path);
 
-// "runs/a.jsonl:17: a torn line, ...", for every line that was skipped.
+// Returns "runs/a.jsonl:17: a torn line, ..." for every skipped line.
 std::vector<std::string> TornLines(absl::Span<const RunTrace> runs);
 
-// One line per file with restarts: their number, the time lost (seconds that
-// several of them lost count once) and their causes: "runs/a.jsonl: restarted
+// Returns one line per file with restarts: their number, the lost time
+// (overlapping losses count once) and their causes: "runs/a.jsonl: restarted
 // once, 6.4 s lost (...)".
 std::vector<std::string> LostTime(absl::Span<const RunTrace> runs);
 
-// When the mean training loss of the last 10 N steps of all N ranks that train
-// was at most `loss` for the first time, in seconds. A rank's time is the sum
-// of its steps', from its first step on. NaN: never.
+// Returns when the mean training loss of the last 10 N steps of all N training
+// ranks first was at most `loss`, in seconds. A rank's time is the sum of its
+// step durations from its first step on. NaN if never.
 double SecondsToLoss(const RunTrace& run, double loss);
 
-// Examples per second of ranks that do not wait for each other's ends: the sum
-// of what each of them takes per second, from its second step on.
+// Returns the throughput of ranks that do not synchronize: the sum of each
+// rank's examples per second, from its second step on.
 double ConcurrentExamplesPerSecond(const RunTrace& run);
 
-// How many pushes, over all shards of the parameter servers, had which
-// staleness: the rounds of the slowest worker, and the updates, that were
-// missing in the parameters from which the gradient was computed.
+// Number of pushes by staleness, over all shards of the parameter servers: the
+// slowest worker's rounds, and the updates, missing from the parameters used to
+// compute the gradient.
 struct Staleness {
   std::map<int64_t, int64_t> rounds, updates;
 };
 Staleness StalenessOf(const RunTrace& run);
 
-// FailedPrecondition: the run's file, and what is wrong with it.
+// Returns FailedPrecondition with the run's file and the reason.
 absl::Status RunError(const RunTrace& run, absl::string_view reason);
 
-// Fails, saying why, unless the run has every rank, its training did not
-// diverge, the ranks recorded the same steps, and their schedule records, if
-// any, agree on the replicas.
+// Fails unless the run has every rank, did not diverge, has the same steps on
+// all ranks, and its schedule records, if any, agree on the replicas. The error
+// gives the reason.
 absl::Status CheckRun(const RunTrace& run);
 
-// "the training diverged: the loss of rank 1 is nan in step 7", or "" if it did
-// not. A training diverged if its trainer recorded so, or if a loss (under
-// fp16, the losses of 20 successive steps) or a test loss is infinite or NaN.
-// Returns "" for ranks that did not communicate, as they trained nothing.
+// Returns "the training diverged: the loss of rank 1 is nan in step 7", or "".
+// A training diverged if its trainer recorded so, or if a loss (under fp16, the
+// losses of 20 successive steps) or a test loss is infinite or NaN. Returns ""
+// for ranks that did not communicate, as they did not train a model.
 std::string WhyDiverged(const RunTrace& run);
 
 // Returns, for each run, the index of the run that began its job, which may be
-// a later one. A run continues a job if it follows a launcher's restart or its
-// first step is not step 1, as after --resume: a job of the same trainer with
-// the same checkpoint_dir or, without one, with the same file and flags, whose
-// latest part began at an earlier step (for a restart, possibly at the same
-// one); of several, the one whose latest part precedes the run most closely.
+// a later one. A run continues a job after a launcher's restart, or if its
+// first step is not step 1, as after --resume. It continues a job of the same
+// trainer with the same checkpoint_dir or, without one, with the same file and
+// flags, whose latest part began at an earlier step (for a restart, possibly
+// the same one); of several, the one whose latest part most closely precedes
+// the run.
 std::vector<size_t> JobsOf(absl::Span<const RunTrace> runs);
 
-// The host of each recorded rank, numbered in the order of their first ranks;
-// in files of before 1.8 by the hosts' names.
+// Returns the host of each recorded rank, numbered by first rank; in files
+// before 1.8, derived from host names.
 std::vector<int64_t> HostsOfRanks(const RunTrace& run);
 
-// How many there are.
+// Returns the number of hosts.
 int64_t CountHosts(const RunTrace& run);
 
-// Of the run's mesh; 1 of an axis that it does not name.
+// Returns the size of an axis of the run's mesh; 1 if it is not listed.
 int64_t AxisSize(const RunRecord& run, absl::string_view axis);
 
-// Whether the rank is a parameter server, which takes no examples: what it does
-// is no part of a step of those that train.
+// Whether the rank is a parameter server, which processes no examples; its work
+// is not part of the training ranks' steps.
 bool Serves(const RankTrace& rank);
 
-// How many ranks take part in the same examples and report them all: those of
-// one dp coordinate. Where the mesh is not known, those of one pipeline, or 1
-// without pipelines. Expects a run that CheckRun accepts.
+// Returns the number of ranks that process the same examples and all report
+// them: those of one dp coordinate; if the mesh is unknown, those of one
+// pipeline, or 1 without pipelines. Requires a run that CheckRun accepts.
 int64_t RanksSharingExamples(const RunTrace& run);
 
-// Replicas that divide the examples of a rank among them, each on a device of
-// its own: those of data_parallel; of other trainers 1.
+// Returns the number of replicas, each on its own device, that divide a rank's
+// examples: those of data_parallel; 1 for other trainers.
 int64_t ReplicasOf(const RunRecord& run);
 
-// The value of one of a run's flags; "" without it.
+// Returns the value of one of the run's flags; "" without it.
 std::string FlagOf(const RunRecord& run, const std::string& name);
 
-// The same as a number; `otherwise` where there is none.
+// Returns the flag's value as a number; `otherwise` if it has none.
 double NumberFlagOf(const RunRecord& run, const std::string& name,
                     double otherwise);
 
-// Communication was left out (--skip_communication).
+// Whether communication was skipped (--skip_communication).
 bool SkipsCommunication(const RunRecord& run);
 
-// The rows of a run of the communication benchmark; their records are the
-// run's.
+// Returns the rows of a run of the communication benchmark; they point to the
+// run's records.
 std::vector<CollectiveRow> CollectiveRows(const RunTrace& run);
 
 }  // namespace rankwise

@@ -58,7 +58,7 @@ TEST(LoadRuns, InterleavedRanksAreSortedOut) {
   EXPECT_TRUE(CheckRun((*runs)[0]).ok());
 }
 
-// Those of trainers and of comm_bench, which take no steps.
+// Runs of trainers and of comm_bench, which has no steps.
 TEST(LoadRuns, VirtualGpusMeasureNothing) {
   RunRecord run = RunOf("a", 0, 1);
   run.devices = {"cuda:0"};
@@ -117,7 +117,7 @@ TEST(LoadRuns, ContradictionsAreNamedByFileAndLine) {
           ":2: rank 1 of the run \"a\" has world size 3, and rank 0 has 2"));
 }
 
-// A new folder of a test's own.
+// Returns a new folder for one test.
 std::string MakeFolder(const std::string& name) {
   const std::string path = testing::TempDir() + "/" + name;
   std::filesystem::remove_all(path);
@@ -180,8 +180,8 @@ TEST(LoadRuns, TheFirstFileThatFailsIsNamed) {
   EXPECT_THAT(Refusal(dir), HasSubstr("/15.jsonl"));
 }
 
-// What the host of ranks `first` and `first` + 1 records of a run "x" of 4
-// ranks.
+// Returns the records that the host of ranks `first` and `first` + 1 writes for
+// a run "x" of 4 ranks.
 std::string RecordsOfHost(int64_t first) {
   std::string text;
   for (int64_t rank : {first, first + 1}) {
@@ -245,7 +245,7 @@ TEST(CheckRun, ADivergedTrainingIsNamed) {
   RunTrace run = MakeRun({.world_size = 2});
   run.ranks[1].steps[7].loss = -infinity;
   run.ranks[0].steps[9].loss = std::nan("");
-  run.ranks[1].steps.pop_back();  // as where the ranks stopped
+  run.ranks[1].steps.pop_back();  // as after a failure
   EXPECT_THAT(WhyNot(run),
               HasSubstr(": the training diverged: the loss of rank 1 is -inf "
                         "in step 8"));
@@ -298,7 +298,7 @@ TEST(CheckRun, LossesWithoutCommunicationAreNotJudged) {
   for (RankTrace& rank : run.ranks)
     rank.run.flags["skip_communication"] = "true";
   EXPECT_TRUE(CheckRun(run).ok()) << CheckRun(run);
-  // One rank trains by itself in any case.
+  // A single rank trains in any case.
   RunTrace alone = MakeRun({});
   alone.ranks[0].run.flags["skip_communication"] = "true";
   alone.ranks[0].steps[7].loss = std::nan("");
@@ -332,7 +332,7 @@ TEST(RanksSharingExamples, AreThoseOfOnePipeline) {
 }
 
 TEST(RanksSharingExamples, AreThoseOfOneDataParallelCoordinate) {
-  // 4 pipelines of 2 ranks, of which two and two see the same examples.
+  // 4 pipelines of 2 ranks, of which two each share their examples.
   RunTrace run = MakeRun(Pipeline(8, 4));
   for (RankTrace& rank : run.ranks) {
     rank.run.mesh = {{"pp", 2}, {"dp", 2}, {"cp", 1}, {"tp", 2}};

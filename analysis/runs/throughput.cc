@@ -18,7 +18,7 @@ namespace {
 struct Sums {
   std::vector<double> examples;    // per step, of all replicas
   std::vector<double> rank_batch;  // per step, of the fullest rank
-  double rank_seconds = 0;         // over all ranks that train
+  double rank_seconds = 0;         // over all training ranks
   double exposed_seconds = 0;
   double data_wait_seconds = 0;
   double captured_seconds = 0;
@@ -40,7 +40,7 @@ Sums SumSteps(const RunTrace& run, size_t first) {
       sums.data_wait_seconds += step.data_wait_seconds;
       sums.captured_seconds += step.captured_seconds;
     }
-    // Every rank that shares them reported the same examples.
+    // Every rank that shares the examples has reported them.
     sums.examples.push_back(examples / sharing);
     sums.rank_batch.push_back(static_cast<double>(fullest) /
                               (sharing * replicas));
@@ -81,7 +81,7 @@ absl::Status CheckStep(const RunTrace& run, int64_t step,
   return absl::OkStatus();
 }
 
-// The median of those that are known; NaN where none is.
+// Returns the median of the known values; NaN without any.
 double KnownMedian(std::vector<double> sample) {
   std::erase_if(sample, [](double x) { return std::isnan(x); });
   return Median(sample);
@@ -127,7 +127,7 @@ StepUse MeasureStep(const SchedulesOfStep& places) {
     use.span_bubble += (1 - busy / record->span_seconds) / ranks;
     use.predicted_wall += record->predicted_wall_bubble / ranks;
     use.predicted_span += record->predicted_span_bubble / ranks;
-    // NaN only where no rank knows it.
+    // NaN only if no rank has a prediction.
     use.predicted_seconds =
         std::fmax(use.predicted_seconds, record->predicted_seconds);
     use.transfer_seconds += record->transfer_seconds;

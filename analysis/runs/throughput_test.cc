@@ -36,7 +36,7 @@ TEST(Throughput, CountsAllRanksExamples) {
 }
 
 TEST(Throughput, CountsTheExamplesOfAPipelineOnce) {
-  // 2 micro-batches of 16, which both ranks report.
+  // 2 micro-batches of 16, reported by both ranks.
   const Throughput one = Measured(MakeRun({.binary = "pipeline",
                                            .world_size = 2,
                                            .batch_size = 16,
@@ -78,7 +78,7 @@ TEST(Throughput, WhatRanksWaitedWithinCapturedStepsIsNotKnown) {
 TEST(Throughput, WhatRanksAreLateByInTurnDoesNotAddUp) {
   RunTrace run = MakeRun({.world_size = 2, .step_seconds = 0.2, .steps = 11});
   for (int i = 0; i < 10; ++i) {
-    // Each rank ends every other step 0.1 s late, and starts the next so late.
+    // Each rank ends every other step 0.1 s late, which delays its next start.
     run.ranks[i % 2].steps[i].step_seconds = 0.3;
     run.ranks[1 - i % 2].steps[i].step_seconds = 0.1;
   }

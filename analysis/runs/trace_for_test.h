@@ -1,4 +1,4 @@
-// Runs made up for the tests of analysis/.
+// Synthetic runs for the tests of analysis/.
 #ifndef RANKWISE_ANALYSIS_RUNS_TRACE_FOR_TEST_H_
 #define RANKWISE_ANALYSIS_RUNS_TRACE_FOR_TEST_H_
 
@@ -16,23 +16,23 @@ struct RunForTest {
   double step_seconds = 0.1;  // of every rank and step
   int64_t steps = 20;
   std::string run_id = "run";
-  // Not empty: a pipeline of world_size / replicas ranks, `batch_size` examples
-  // a micro-batch, `micro_batches` a step.
+  // If not empty: a pipeline of world_size / replicas ranks with `batch_size`
+  // examples per micro-batch and `micro_batches` per step.
   std::string schedule = "";
   int64_t replicas = 1;
   int64_t micro_batches = 4;
   int64_t tokens_per_example = 0;  // 0: examples are images
 };
 
-// Every rank with its steps: 10 % exposed communication, 5 % data wait, flags
-// batch_size, nproc and lr. Of a pipeline also the schedule records: 80 % of
-// the step in the schedule, 60 % in its span, 30 % busy, 20 % waiting, 2 % in
-// transfers of 1000 bytes; predicted is 70 % of the step with bubbles of 0.4
-// and 0.6, from step 4 on.
+// Returns a run with all ranks and steps: 10 % exposed communication, 5 % data
+// wait, flags batch_size, nproc and lr. A pipeline also has schedule records:
+// 80 % of the step in the schedule, 60 % in its span, 30 % busy, 20 % waiting,
+// 2 % in transfers of 1000 bytes; from step 4 on, the predicted duration is 70
+// % of the step, with bubbles of 0.4 and 0.6.
 RunTrace MakeRun(const RunForTest& config);
 
-// As if every step had been launched as one graph: what it computed and
-// communicated is captured_seconds.
+// Marks every step as launched as one graph: moves the durations of computation
+// and communication to captured_seconds.
 void CaptureSteps(RunTrace& run);
 
 }  // namespace rankwise
