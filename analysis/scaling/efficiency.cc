@@ -14,12 +14,12 @@ namespace {
 
 using Reasons = std::vector<std::string>;
 
-// Gathers what is wrong with a comparison, each with what would fix it.
+// Collects the reasons against a comparison, each with its remedy.
 class PairCheck {
  public:
   PairCheck(const Cell& base, const Cell& cell) : base_(base), cell_(cell) {}
 
-  // What ComparisonConfig::force does not override: nothing can be compared.
+  // Checks for reasons that ComparisonConfig::force does not override.
   void CheckFinal(Scaling scaling) {
     for (const Cell* cell : Cells()) {
       if (!cell->IsAblation()) continue;
@@ -35,7 +35,7 @@ class PairCheck {
     CheckCode();
   }
 
-  // What the two were run with.
+  // Checks that the cells ran with the same flags on the same kind of machine.
   void CheckSetup() {
     CheckFlags();
     CheckMachine();
@@ -56,7 +56,7 @@ class PairCheck {
   }
 
  private:
-  // Each once: a cell may be its own base.
+  // Lists each cell once: a cell may be its own base.
   std::vector<const Cell*> Cells() const {
     if (&base_ == &cell_) return {&base_};
     return {&base_, &cell_};
@@ -73,7 +73,7 @@ class PairCheck {
         ": ", value, " and ", base_value, "; ", fix);
   }
 
-  // Flags that only one of the two trainers has are not compared.
+  // Flags that only one of the two trainers defines are not compared.
   void CheckFlags() {
     for (const auto& [name, value] : cell_.run.flags) {
       if (FollowsWorldSizeOrOutput(name)) continue;
@@ -110,7 +110,7 @@ class PairCheck {
       Differ("the version of torch", a.versions.torch, b.versions.torch,
              "run both again with one, into a new --output_dir");
     }
-    // Where one is unknown, CheckCell says so.
+    // CheckCell reports unknown code.
     if (!a.source_hash.empty() && !b.source_hash.empty() &&
         a.source_hash != b.source_hash) {
       const auto name = [](const RunRecord& run) {
@@ -121,7 +121,7 @@ class PairCheck {
     }
   }
 
-  // What is wrong with one of the two cells by itself.
+  // Checks one of the two cells by itself.
   void CheckCell(const Cell& cell, const ComparisonConfig& config) {
     if (!cell.shared_device.empty()) {
       Add("two ranks of ", cell.Name(), " shared the device ",
@@ -146,7 +146,7 @@ class PairCheck {
     }
   }
 
-  // What the way of scaling holds equal.
+  // Checks the quantity that the way of scaling keeps constant.
   void CheckHeld(Scaling scaling) {
     const std::string fix = absl::StrCat(
         "//:study -- --scaling=", ScalingName(scaling), " runs such ones");
@@ -184,7 +184,7 @@ class PairCheck {
   Reasons reasons_;
 };
 
-// Whether `other` may be the base case of `cell` as far as what was run goes.
+// Whether `other` may be the base case of `cell`, judging by its setup.
 bool Fits(const Cell& other, const Cell& cell, Scaling scaling) {
   PairCheck comparison(other, cell);
   comparison.CheckFinal(scaling);
@@ -197,7 +197,7 @@ Ratio Speedup(const Cell& base, const Cell& cell) {
                  base.Values(&Throughput::examples_per_second));
 }
 
-// Of the candidates that fit; null without any.
+// Returns the fastest comparable candidate, or nullptr.
 const Cell* FastestThatFits(absl::Span<const Cell* const> candidates,
                             const Cell& cell, Scaling scaling) {
   const Cell* fastest = nullptr;
@@ -211,7 +211,7 @@ const Cell* FastestThatFits(absl::Span<const Cell* const> candidates,
   return fastest;
 }
 
-// The cells of `cell`'s trainer and schedule on the fewest ranks.
+// Returns the cells of `cell`'s trainer and schedule with the fewest ranks.
 std::vector<const Cell*> SmallestOfItsTrainer(absl::Span<const Cell> cells,
                                               const Cell& cell) {
   std::vector<const Cell*> smallest;
@@ -262,8 +262,8 @@ absl::StatusOr<const Cell*> FindBase(absl::Span<const Cell> cells,
     return own;
   }
   if (base != nullptr) return base;
-  // A cell of several ranks is its own base only where there is no other: else
-  // it would hide that nothing fits it.
+  // A cell of several ranks is its own base only without another candidate:
+  // otherwise it would hide that none is comparable.
   if (own != nullptr && (single.empty() || own->run.world_size == 1 ||
                          own->run.world_size < cell.run.world_size)) {
     return own;

@@ -14,7 +14,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// A cell whose repetitions take the given seconds a step.
+// Returns a cell whose repetitions have the given seconds per step.
 Cell MakeCell(RunForTest config, const std::vector<double>& step_seconds) {
   std::vector<RunTrace> runs;
   for (double seconds : step_seconds) {
@@ -64,7 +64,7 @@ TEST(Efficiency, TheIntervalComesFromTheRepetitions) {
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_LT(result->efficiency_interval.low, result->efficiency);
   EXPECT_GT(result->efficiency_interval.high, result->efficiency);
-  // Student's t of 3 degrees of freedom, as the base case has no spread.
+  // Student's t with 3 degrees of freedom, as the base case has no spread.
   EXPECT_NEAR(result->efficiency, 0.873717, 1e-6);
   EXPECT_NEAR(result->efficiency_interval.low, 0.730008, 1e-6);
   EXPECT_NEAR(result->efficiency_interval.high, 1.04572, 1e-5);
@@ -175,7 +175,7 @@ TEST(Efficiency, RefusesUnknownCodeOnBothSides) {
 }
 
 TEST(Efficiency, RefusesSharedCoresThatNobodyAskedFor) {
-  const Cell cell = MakeCell({.world_size = 9}, {0.1, 0.1});  // of 8 cores
+  const Cell cell = MakeCell({.world_size = 9}, {0.1, 0.1});  // on 8 cores
   EXPECT_EQ(WhyNot(Single(), cell, Scaling::kWeak),
             "the ranks of ddp on 9 ranks had more threads than cores: lower "
             "--threads, leave out that world size, or pass --oversubscribe to "
@@ -256,7 +256,7 @@ Cell WithPeak(Cell cell, double bytes) {
 
 TEST(FixedMemory, HoldsThePeakOfTheFullestRankEqual) {
   const Cell base = WithPeak(Single(), 1e9);
-  // Twice the batch per rank in the same memory, as a sharded model allows.
+  // Twice the batch per rank in equal memory, as a sharded model allows.
   const Cell cell =
       MakeCell({.world_size = 2, .batch_size = 128}, {0.16, 0.16});
   for (double peak : {0.9e9, 1.0e9, 1.1e9}) {
@@ -322,10 +322,10 @@ TEST(FindBase, ASlowSingleIsNoBaseWhereTheTrainerIsFasterOnOneRank) {
   EXPECT_EQ(*FindBase(cells, cells[2], Scaling::kWeak), &cells[1]);
   EXPECT_EQ(*FindBase(cells, cells[1], Scaling::kWeak), &cells[1]);
   EXPECT_EQ(*FindBase(cells, cells[0], Scaling::kWeak), &cells[0]);
-  // Not by chance: the median is faster, the interval holds 1.
+  // Within noise: the median is faster, but the interval contains 1.
   cells[1] = MakeCell({.world_size = 1}, {0.099, 0.098, 0.102});
   EXPECT_EQ(*FindBase(cells, cells[2], Scaling::kWeak), &cells[0]);
-  // Nor does one of more ranks take single's place.
+  // A cell of several ranks does not replace single.
   cells[1] = MakeCell({.world_size = 2, .batch_size = 32}, {0.01, 0.01});
   cells[2] = MakeCell({.world_size = 4, .batch_size = 16}, {0.01, 0.01});
   EXPECT_EQ(*FindBase(cells, cells[2], Scaling::kStrong), &cells[0]);
@@ -392,7 +392,7 @@ TEST(FindBase, AnotherScheduleIsNoBase) {
 }
 
 TEST(Efficiency, APipelineIsComparedByItsGlobalBatch) {
-  // 4 micro-batches of 16, which both ranks report, are the 64 of the base.
+  // 4 micro-batches of 16, reported by both ranks, equal the base's 64.
   const Cell cell = MakeCell(Pipeline("1f1b", 2), {0.0625, 0.0625});
   const auto result = CompareToBase(Single(), cell, Scaling::kStrong);
   ASSERT_TRUE(result.ok()) << result.status();

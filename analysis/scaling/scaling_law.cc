@@ -19,8 +19,8 @@ struct Observed {
   double speedup = 0;
 };
 
-// The law is linear in s: 1/S = 1/N + s (1 - 1/N). Least squares of relative
-// errors, without bounds.
+// Fits 1/S = 1/N + s (1 - 1/N), which is linear in s, by least squares of
+// relative errors, without bounds.
 double SolveSerialFraction(absl::Span<const Observed> points) {
   double squares = 0, products = 0;
   for (const Observed& point : points) {
@@ -35,7 +35,7 @@ double FitSerialFraction(absl::Span<const Observed> points) {
   return std::clamp(SolveSerialFraction(points), 0.0, 1.0);
 }
 
-// A point in logarithms, where the spread of repetitions is a share.
+// Logarithms of a point's throughputs, whose spread is relative.
 struct LogPoint {
   double ranks = 0;
   size_t repetitions = 0;
@@ -67,9 +67,9 @@ std::vector<Observed> Speedups(absl::Span<const LogPoint> points,
   return result;
 }
 
-// How many degrees of freedom the fraction's spread has when it is put together
-// from those of the points (Satterthwaite 1946): those of the point that
-// matters alone, or those of all where all matter alike.
+// Returns the degrees of freedom of the fraction's spread, combined from those
+// of the points (Satterthwaite 1946): those of the dominant point, or the sum
+// if all matter equally.
 double DegreesOfFreedom(absl::Span<const LogPoint> points) {
   constexpr double kStep = 1e-6;
   std::vector<double> centres = NumbersOf(points, &LogPoint::mean);
@@ -88,7 +88,7 @@ double DegreesOfFreedom(absl::Span<const LogPoint> points) {
   return squares > 0 ? sum * sum / squares : 1;
 }
 
-// How far the means of the points' repetitions may be off, drawn once.
+// Draws an error of the mean of each point's repetitions.
 std::vector<double> RandomShifts(absl::Span<const LogPoint> points,
                                  std::mt19937_64* random) {
   std::normal_distribution<double> normal;
@@ -98,9 +98,9 @@ std::vector<double> RandomShifts(absl::Span<const LogPoint> points,
   });
 }
 
-// Normal shifts become Student's, as the deviations are themselves estimates.
-// Of two repetitions they may be beyond all bounds; a factor of e^50 says
-// "anything" as well.
+// Turns normal shifts into Student's, as the deviations are themselves
+// estimates. With two repetitions they may be arbitrarily large; a factor of
+// e^50 already means "unknown".
 std::vector<double> Shifted(absl::Span<const LogPoint> points,
                             absl::Span<const double> shifts,
                             double degrees_of_freedom,

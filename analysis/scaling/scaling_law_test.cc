@@ -69,16 +69,16 @@ TEST(FitAmdahl, TwoRepetitionsGiveAWideButFiniteInterval) {
   for (ScalingPoint& point : points) {
     point.throughputs = {point.throughputs[0], 1.2 * point.throughputs[0]};
   }
-  // More resamples than Fit takes: the ends lie where there are few of them.
+  // More resamples than in Fit: the interval's ends lie in sparse regions.
   const auto fitted = FitAmdahl(points, {1000});
   EXPECT_EQ(fitted->interval.low, 0);
   EXPECT_GT(fitted->interval.high, 1.5 * fitted->serial_fraction);
   EXPECT_FALSE(std::isnan(fitted->interval.high));
 }
 
-// Fits 500 seeded studies of `repetitions` runs, lognormal with deviations that
-// grow from 1 % to 3 % with the world size, and counts the intervals that hold
-// the truth.
+// Fits 500 seeded studies of `repetitions` runs, lognormal with deviations
+// growing from 1 % to 3 % with the world size. Returns the number of intervals
+// that contain the truth.
 int Covered(double truth, int repetitions) {
   int covered = 0;
   std::mt19937_64 random(42);
@@ -126,7 +126,7 @@ TEST(KarpFlatt, IsAmdahlsFractionOfOneSpeedup) {
   EXPECT_NEAR(KarpFlatt(Amdahl(0.03, 8), 8), 0.03, 1e-15);
   EXPECT_NEAR(KarpFlatt(4, 4), 0, 1e-15);
   EXPECT_NEAR(KarpFlatt(1, 4), 1, 1e-15);
-  // Overhead that grows with N shows as a fraction that grows with N.
+  // Overhead that grows with N yields a fraction that grows with N.
   const auto with_overhead = [](double n) {
     return n / (1 + 0.01 * n * (n - 1));
   };
