@@ -1,8 +1,5 @@
 // Measures the time of assigning gradients to buckets and counts the buckets.
 //   bazel run //parallel/ddp:bucket_benchmark
-// Arguments: number of parameter tensors (100,000 floats each), bucket size in
-// KiB.
-//   bazel run //parallel/ddp:bucket_benchmark
 // Arguments: parameter tensors of 100,000 floats each, bucket size in KiB.
 #include <cstdint>
 #include <vector>

@@ -1,10 +1,9 @@
 // Parameters that are gathered, freed and reduced together, and their memory
 // layout. Private to this room; others use fully_sharded.h.
 //
-// Of every parameter [d0, ...] each of n ranks has c = ceil(d0 / n) rows, the
+// Each of n ranks has c = ceil(d0 / n) rows of every parameter [d0, ...], the
 // last ranks fewer or none. A unit's buffer has one line per rank: the rank's
 // rows of one parameter after the other, each padded to c rows:
-// rank's rows of one parameter after the other, padded to c rows each:
 //
 //   rank 0 | a: rows 0..c-1 | b: rows 0..c'-1 |
 //   rank 1 | a: rows c..2c-1| b: ...          |   all-gather: input one line,
