@@ -35,7 +35,7 @@ double Scale(const torch::Tensor& q) {
   return 1 / std::sqrt(static_cast<double>(q.size(3)));
 }
 
-// Scaled, [B, heads, rows, keys].
+// Returns the scaled scores, [B, heads, rows, keys].
 torch::Tensor Scores(const torch::Tensor& q, const torch::Tensor& k,
                      bool causal) {
   torch::Tensor scores = at::matmul(q, k.transpose(2, 3)).mul_(Scale(q));
@@ -46,8 +46,8 @@ torch::Tensor Scores(const torch::Tensor& q, const torch::Tensor& k,
   return scores.masked_fill_(later, -std::numeric_limits<double>::infinity());
 }
 
-// Of a forward without dropout the kernel reads neither the generator's state
-// nor, where all sequences are of one length, where each begins.
+// Without dropout the kernel does not read the generator's state; with
+// sequences of equal length it does not read their start offsets.
 BlockGradients CudaFlashBackward(const torch::Tensor& gradient,
                                  const torch::Tensor& q, const torch::Tensor& k,
                                  const torch::Tensor& v,

@@ -1,4 +1,4 @@
-// Attention to a block of all keys, and what is needed to merge blocks.
+// Attention to one block of the keys, and the merging of blocks.
 #ifndef RANKWISE_PARALLEL_CONTEXT_BLOCK_ATTENTION_H_
 #define RANKWISE_PARALLEL_CONTEXT_BLOCK_ATTENTION_H_
 
@@ -8,7 +8,8 @@ namespace rankwise {
 
 struct BlockAttention {
   torch::Tensor out;  // [B, heads, rows, features]
-  // Of each row's scaled scores, [B, heads, rows]: fp32, or fp64 for fp64.
+  // Log-sum-exp of each row's scaled scores, [B, heads, rows]: fp64 for fp64,
+  // else fp32.
   torch::Tensor log_sum_exp;
 };
 
@@ -16,25 +17,25 @@ struct BlockGradients {
   torch::Tensor q, k, v;
 };
 
-// softmax(q k^T / sqrt(features)) v of q [B, heads, rows, features], k and v
-// [B, heads, keys, features], whose features are contiguous. `causal`: row i
-// attends to keys 0 .. i. No part of the graph. By ATen's flash kernels where
-// they can run, else (on CUDA in fp32 and fp64, and with features above 256 or
-// no multiple of 8) by products.
+// Returns softmax(q k^T / sqrt(features)) v of q [B, heads, rows, features], k
+// and v [B, heads, keys, features], whose features are contiguous. `causal`:
+// row i attends to keys 0 .. i. Not recorded by autograd. Uses ATen's flash
+// kernels where available, else matrix products (on CUDA for fp32, fp64, and
+// more than 256 features or features that are not a multiple of 8).
 BlockAttention AttendToBlock(const torch::Tensor& q, const torch::Tensor& k,
                              const torch::Tensor& v, bool causal);
 
-// What this block adds to the gradients, where `whole` is the attention of the
-// rows to all blocks and `gradient` that of whole.out (Dao et al. 2022,
-// "FlashAttention", appendix B.4).
+// Returns this block's contribution to the gradients. `whole` is the attention
+// of the rows to all blocks and `gradient` the gradient of whole.out (Dao et
+// al. 2022, "FlashAttention", appendix B.4).
 BlockGradients AttendToBlockBackward(const torch::Tensor& gradient,
                                      const torch::Tensor& q,
                                      const torch::Tensor& k,
                                      const torch::Tensor& v,
                                      const BlockAttention& whole, bool causal);
 
-// The same anywhere, by matrix products that hold all scores; results are of
-// the type of log_sum_exp.
+// The same functions on any device, by matrix products that materialise all
+// scores. Results have the type of log_sum_exp.
 BlockAttention AttendByProducts(const torch::Tensor& q, const torch::Tensor& k,
                                 const torch::Tensor& v, bool causal);
 BlockGradients AttendByProductsBackward(const torch::Tensor& gradient,
@@ -44,8 +45,8 @@ BlockGradients AttendByProductsBackward(const torch::Tensor& gradient,
                                         const BlockAttention& whole,
                                         bool causal);
 
-// Adds a block to what `whole` is of the blocks so far, in place; whole.out is
-// of the type of log_sum_exp.
+// Merges a block into `whole`, the attention to the blocks so far, in place.
+// whole.out has the type of log_sum_exp.
 void MergeBlock(const BlockAttention& block, const BlockAttention& whole);
 
 }  // namespace rankwise

@@ -1,4 +1,4 @@
-// Attention to blocks by the kernels of a GPU.
+// Block attention by GPU kernels.
 
 #include "gtest/gtest.h"
 #include "parallel/context/block_attention.h"

@@ -1,5 +1,5 @@
-// Context parallelism: a line of ranks divides each sequence, and only
-// attention needs the other ranks' tokens.
+// Context parallelism: a group of ranks divides each sequence; only attention
+// exchanges tokens between ranks.
 #ifndef RANKWISE_PARALLEL_CONTEXT_CONTEXT_PARALLEL_H_
 #define RANKWISE_PARALLEL_CONTEXT_CONTEXT_PARALLEL_H_
 
@@ -13,69 +13,71 @@
 namespace rankwise {
 
 enum class ContextMethod {
-  // Keys and values go round the ranks while each attends to what it has (Liu
-  // et al. 2023, "Ring Attention").
+  // Keys and values circulate among the ranks; each rank attends to the ones it
+  // currently holds (Liu et al. 2023, "Ring Attention").
   kRing,
-  // An all-to-all gives every rank all tokens of some heads, and back (Jacobs
-  // et al. 2023, "DeepSpeed Ulysses").
+  // An all-to-all gives every rank all tokens of some heads; another one
+  // reverses it (Jacobs et al. 2023, "DeepSpeed Ulysses").
   kUlysses,
 };
 
 struct ContextParallel {
   Group group = {};
   ContextMethod method = ContextMethod::kRing;
-  // Where waiting is added up, which outlives all use; null: it is not counted.
+  // Accumulates exposed communication and must outlive all uses; nullptr to
+  // omit.
   ExposedComm* exposed = nullptr;
 
   int size() const { return group.size(); }
   int place() const { return group.place(); }
 };
 
-// Of the sequences that attention sees.
+// Shape of the sequences that attention processes.
 struct SequenceShape {
-  int64_t tokens = 0;   // of the whole sequence
-  bool causal = false;  // a token attends to itself and those before it
+  int64_t tokens = 0;   // in the whole sequence
+  bool causal = false;  // a token attends to itself and earlier tokens only
 };
 
-// InvalidArgument that names --cp and --context and what fits, where `ranks`
-// cannot divide sequences of `shape`, or Ulysses the `heads`. Causal sequences
-// are divided into 2 * ranks equal pieces; others into parts that may differ by
-// one token.
+// Returns InvalidArgument if `ranks` cannot divide sequences of `shape`, or,
+// with Ulysses, `heads`; the message names --cp, --context and values that fit.
+// Causal sequences are divided into 2 * ranks equal pieces, others into parts
+// that may differ by one token.
 absl::Status CheckContextParallel(const SequenceShape& shape, int64_t heads,
                                   ContextMethod method, int ranks);
 
-// Which tokens of a sequence are on the rank in `place` of `ranks`, in order,
-// int64 [tokens here]. Of a causal sequence pieces `place` and 2 * ranks - 1 -
-// place, so that every rank has the same number of pairs to attend to (zig-zag;
-// Dubey et al. 2024, "The Llama 3 Herd of Models", section 3.3.2); else
-// `place`'s run of tokens, where earlier ranks have the one token more.
+// Returns the ascending positions of the tokens on the rank with index `place`
+// of `ranks`, int64 [tokens here]. For causal sequences these are pieces
+// `place` and 2 * ranks - 1 - place, which gives every rank the same number of
+// query-key pairs (zig-zag; Dubey et al. 2024, "The Llama 3 Herd of Models",
+// section 3.3.2). Otherwise they are one run of tokens; earlier ranks have any
+// extra token.
 torch::Tensor ContextPositions(const SequenceShape& shape, int ranks,
                                int place);
 
-// This rank's tokens of x, which has all of them along `dim`; a view where they
-// are one run. Differentiable.
+// Returns this rank's tokens of x, which has all tokens along `dim`; a view if
+// they are one run. Differentiable.
 torch::Tensor ContextSlice(const torch::Tensor& x, int64_t dim,
                            const SequenceShape& shape,
                            const ContextParallel& cp);
 
-// All tokens along `dim`, of which every rank has as many in x; without a
-// gradient.
+// Gathers all tokens along `dim`; every rank must hold equally many in x. Not
+// differentiable.
 torch::Tensor ContextGather(const torch::Tensor& x, int64_t dim,
                             const SequenceShape& shape,
                             const ContextParallel& cp);
 
-// This rank's rows of scaled dot-product attention over all tokens: q, k, v and
-// the result [B, heads, tokens here, features], of fp32, bf16, fp16 or fp64 on
-// one device, differentiable. Collective along the group; in a group of one it
-// is at::scaled_dot_product_attention. `dropout`, of the attention weights,
-// from the default generator: Ulysses only. Throws what a failed exchange
-// throws, and leaves none in flight.
+// Returns this rank's rows of scaled dot-product attention over all tokens: q,
+// k, v and the result are [B, heads, tokens here, features], of fp32, bf16,
+// fp16 or fp64 on one device. Differentiable. Collective along the group; in a
+// group of one it is at::scaled_dot_product_attention. `dropout` applies to the
+// attention weights, from the default generator, and requires Ulysses. Rethrows
+// the error of a failed exchange, and leaves none pending.
 torch::Tensor ContextAttention(const torch::Tensor& q, const torch::Tensor& k,
                                const torch::Tensor& v,
                                const SequenceShape& shape, double dropout,
                                const ContextParallel& cp);
 
-// The sum over the ranks, forward and, of the ranks' gradients, backward.
+// Sums x over the ranks; backward sums the ranks' gradients.
 torch::Tensor SumOverContext(const torch::Tensor& x, const ContextParallel& cp);
 
 }  // namespace rankwise

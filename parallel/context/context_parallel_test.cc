@@ -37,7 +37,7 @@ TEST(ContextPositionsTest, EveryTokenIsOnOneRankAndTheWorkIsEven) {
   for (const SequenceShape& shape : {kCausal, kOpen}) {
     for (int ranks = 1; ranks <= kMostRanks; ++ranks) {
       std::vector<at::Tensor> all;
-      std::vector<int64_t> pairs;  // that each rank attends to
+      std::vector<int64_t> pairs;  // attended by each rank
       for (int place = 0; place < ranks; ++place) {
         all.push_back(ContextPositions(shape, ranks, place));
         EXPECT_TRUE((all.back().diff() > 0).all().item<bool>());
@@ -115,7 +115,7 @@ Attention Drawn(int64_t tokens, at::ScalarType type) {
   const auto draw = [&] {
     return at::randn({kBatch, kHeads, tokens, kFeatures}, at::kDouble).to(type);
   };
-  // As a product of one weight gives q, k and v: with strides.
+  // With the strides of a fused projection to q, k and v.
   const at::Tensor qkv =
       at::randn({kBatch, tokens, 3, kHeads, kFeatures}, at::kDouble).to(type);
   const std::vector<at::Tensor> parts = qkv.permute({2, 0, 3, 1, 4}).unbind();
@@ -132,7 +132,7 @@ void Differentiate(Attention& a, Attend attend) {
   for (const at::Tensor& leaf : leaves) a.gradients.push_back(leaf.grad());
 }
 
-// In one process and fp64.
+// Computed in one process and fp64.
 Attention Expected(const Attention& drawn, bool causal) {
   Attention whole = {drawn.q.to(at::kDouble),
                      drawn.k.to(at::kDouble),
@@ -154,7 +154,7 @@ void ExpectNear(const at::Tensor& actual, const at::Tensor& expected,
   EXPECT_LE(error, bound * expected.abs().max().item<double>()) << what;
 }
 
-// What the ranks compute of their slices is those slices of the whole.
+// Expects the ranks' results to equal their slices of the whole.
 void ExpectEqualsOneProcess(Communicator& comm, const Attention& drawn,
                             const Attention& expected,
                             const SequenceShape& shape, ContextMethod method,
@@ -180,8 +180,8 @@ void ExpectEqualsOneProcess(Communicator& comm, const Attention& drawn,
 
 struct Precision {
   at::ScalarType type;
-  // Of the largest number. bf16 and fp16 round each rank's part of a result to
-  // 8 and 11 bits, and the kernels the weights, too.
+  // Relative to the largest value. bf16 and fp16 round each rank's part of a
+  // result to 8 and 11 bits, and the kernels also round the weights.
   double bound;
 };
 
@@ -209,7 +209,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Precision{at::kBFloat16, 2e-2}, Precision{at::kHalf, 4e-3}),
     [](const auto& test) { return std::string(toString(test.param.type)); });
 
-// The bytes of calls of `op` that `action` starts.
+// Returns the bytes of the `op` calls that `action` starts.
 template <typename Action>
 int64_t BytesOf(Communicator& comm, const std::string& op, Action action) {
   comm.StartTraffic();
@@ -221,7 +221,7 @@ int64_t BytesOf(Communicator& comm, const std::string& op, Action action) {
   return bytes;
 }
 
-// Per message, 2 bytes for each number, but 4 for a sum of gradients.
+// Messages have 2 bytes per element, but 4 for sums of gradients.
 TEST(ContextTrafficTest, IsWhatTheMethodsSay) {
   for (const SequenceShape& shape : {kCausal, kOpen}) {
     const Attention drawn = Drawn(shape.tokens, at::kBFloat16);
@@ -322,7 +322,8 @@ TEST(ContextAttentionFeaturesTest, ARankThatLeavesFailsTheOthers) {
   });
 }
 
-// The kernel refuses q of another type than k and v, which are on their way.
+// The kernel rejects a q whose type differs from that of k and v, which are
+// pending.
 TEST(ContextAttentionFeaturesTest, AnErrorLeavesNothingInFlight) {
   const Attention drawn = Drawn(kOpen.tokens, at::kFloat);
   OnRanks(3, [&](Communicator& comm) {

@@ -82,7 +82,7 @@ void RingShift::Start(const torch::Tensor& sent,
   const int ranks = cp_.size(), place = cp_.place();
   c10d::ProcessGroup& group = *cp_.group.process_group();
   const c10::DeviceType device = sent.device().type();
-  // NCCL would run one after the other, and gets both as one group.
+  // NCCL would serialise the two operations; coalescing makes them one group.
   const bool is_grouped = group.getBackend(device)->supportsCoalescing();
   std::vector<torch::Tensor> out = {sent}, in = {received};
   if (is_grouped) group.startCoalescing(device);

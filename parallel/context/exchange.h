@@ -1,4 +1,4 @@
-// What the ranks of a context-parallel group send each other.
+// Communication between the ranks of a context-parallel group.
 #ifndef RANKWISE_PARALLEL_CONTEXT_EXCHANGE_H_
 #define RANKWISE_PARALLEL_CONTEXT_EXCHANGE_H_
 
@@ -11,17 +11,19 @@
 
 namespace rankwise {
 
-// Tensors that go to the next rank of the ring while others come from the
-// previous one; one pair at a time. The ranks start theirs in the same order.
+// Sends one tensor to the next rank of the ring while receiving one from the
+// previous rank; one pair at a time. All ranks must call Start in the same
+// order.
 class RingShift {
  public:
-  // Outlived by `cp`. `tag`: differs where two are in flight at once.
+  // `cp` must outlive the object. `tag` must differ between concurrent shifts.
   RingShift(const ContextParallel& cp, int tag) : cp_(cp), tag_(tag) {}
 
-  // Both contiguous, and not to be written to until Take.
+  // Both must be contiguous and must not be written to until Take.
   void Start(const torch::Tensor& sent, const torch::Tensor& received);
 
-  // `received`, when it has arrived and `sent` has left.
+  // Blocks until `received` has arrived and `sent` has been sent; returns
+  // `received`.
   torch::Tensor Take();
 
  private:
@@ -30,9 +32,9 @@ class RingShift {
   std::vector<Exchange> in_flight_;
 };
 
-// x [sum of `sends`] holds sends[i] elements for the rank in place i; returns
-// receives[i] elements from each, in order of place. Differentiable: gradients
-// go the opposite way.
+// Exchanges x [sum of `sends`], which holds sends[i] elements for rank i of the
+// group. Returns receives[i] elements from each rank i, in order.
+// Differentiable: gradients take the opposite way.
 torch::Tensor AllToAll(const torch::Tensor& x,
                        const std::vector<int64_t>& sends,
                        const std::vector<int64_t>& receives,

@@ -26,15 +26,15 @@ using torch::autograd::variable_list;
 
 constexpr int kKeysTag = 0, kGradientsTag = 1;
 
-// What a step computes: this rank's rows from `first_row` on attend to the
-// first `keys` of the keys it has at that step; `causal`: row i to those up to
-// i only.
+// The computation of a step: this rank's rows from `first_row` on attend to the
+// first `keys` keys held at that step; `causal`: row i attends to keys 0 .. i
+// only.
 struct Step {
   int64_t first_row = 0;
   int64_t keys = 0;
   bool causal = false;
 
-  // Of x [B, heads, rows, ...].
+  // Return the step's rows and keys of x [B, heads, rows, ...].
   torch::Tensor Rows(const torch::Tensor& x) const {
     return x.narrow(2, first_row, x.size(2) - first_row);
   }
@@ -46,8 +46,8 @@ struct Step {
   }
 };
 
-// The steps of this rank. `held` in one of them is [2, B, heads, tokens of that
-// step's source, features]: the source's keys and values, or their gradients.
+// The steps of this rank. `held` is [2, B, heads, tokens of the step's source
+// rank, features]: the source's keys and values, or their gradients.
 class Ring {
  public:
   Ring(const SequenceShape& shape, const ContextParallel& cp)
@@ -59,13 +59,14 @@ class Ring {
     const int source = SourceAt(step);
     const int64_t keys = TokensAt(shape_, steps(), source);
     if (!shape_.causal || step == 0) return {0, keys, shape_.causal};
-    // The two pieces of a source with a lower place are before and after both
-    // of this rank's; those of a source with a higher one are between them.
+    // A lower rank's two pieces come before and after both of this rank's; a
+    // higher rank's lie between them.
     return source < cp_.place() ? Step{0, keys / 2, false}
                                 : Step{keys / 2, keys, false};
   }
 
-  // To receive what is held in `step`; that after the last is the first again.
+  // Returns a receive buffer for `held` in `step`; after the last step comes
+  // the first again.
   torch::Tensor BufferFor(int step, const torch::Tensor& held) const {
     std::vector<int64_t> sizes = held.sizes().vec();
     sizes[3] = TokensAt(shape_, steps(), SourceAt(step));
@@ -73,7 +74,7 @@ class Ring {
   }
 
  private:
-  // Whose keys this rank has.
+  // Returns the rank whose keys this rank holds in `step`.
   int SourceAt(int step) const {
     return (cp_.place() - step + steps()) % steps();
   }
@@ -82,7 +83,7 @@ class Ring {
   const ContextParallel& cp_;
 };
 
-// This rank's keys and values, and then those of the others.
+// This rank's keys and values, then those of the other ranks.
 class KeysAround {
  public:
   KeysAround(const torch::Tensor& k, const torch::Tensor& v, const Ring& ring,

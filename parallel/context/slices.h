@@ -1,5 +1,5 @@
-// Which tokens of a sequence each rank has, as runs of consecutive ones: what
-// ContextPositions says, for those that move tensors.
+// The tokens of each rank as runs of consecutive tokens; equivalent to
+// ContextPositions.
 #ifndef RANKWISE_PARALLEL_CONTEXT_SLICES_H_
 #define RANKWISE_PARALLEL_CONTEXT_SLICES_H_
 
@@ -12,22 +12,23 @@
 namespace rankwise {
 
 struct TokenRun {
-  int64_t start = 0;  // within the sequence
+  int64_t start = 0;  // in the sequence
   int64_t tokens = 0;
 };
 
-// Those of the rank in `place` of `ranks`, in order.
+// Returns the token runs of the rank with index `place` of `ranks`, in order.
 std::vector<TokenRun> TokenRuns(const SequenceShape& shape, int ranks,
                                 int place);
 
-// How many tokens they are.
+// Returns their number of tokens.
 int64_t TokensAt(const SequenceShape& shape, int ranks, int place);
 
-// The runs of x, which has the whole sequence along `dim`. One run is a view.
+// Concatenates `runs` of x, which has the whole sequence along `dim`. A single
+// run is a view.
 torch::Tensor TakeRuns(const torch::Tensor& x, int64_t dim,
                        const std::vector<TokenRun>& runs);
 
-// The whole sequence along `dim` from the ranks' tokens, by place.
+// Reassembles the whole sequence along `dim` from the ranks' tokens.
 torch::Tensor JoinRuns(const std::vector<torch::Tensor>& by_place, int64_t dim,
                        const SequenceShape& shape);
 

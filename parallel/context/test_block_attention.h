@@ -22,11 +22,11 @@ struct BlockCase {
   decltype(&AttendToBlockBackward) backward;
   at::ScalarType type;
   int64_t features;
-  double bound;  // of the largest number
+  double bound;  // relative to the largest value
 };
 
-// Expects two blocks, the first of them causal, to be the attention to both
-// that ATen computes on a CPU in fp64.
+// Expects two blocks, the first one causal, to merge to the attention that ATen
+// computes on a CPU in fp64.
 inline void ExpectBlocksMerge(const BlockCase& c, at::Device device) {
   constexpr int64_t kRows = 12, kKeys = 20;
   std::vector<at::Tensor> x, leaves;  // q, k, v and the gradient

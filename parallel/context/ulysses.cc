@@ -12,8 +12,8 @@
 namespace rankwise {
 namespace {
 
-// q, k and v [B, heads, tokens here, features] to [3, B, heads / ranks, all
-// tokens, features].
+// Converts q, k and v [B, heads, tokens here, features] to [3, B, heads /
+// ranks, all tokens, features].
 torch::Tensor GatherTokens(const std::vector<torch::Tensor>& qkv,
                            const SequenceShape& shape,
                            const ContextParallel& cp) {
@@ -37,8 +37,8 @@ torch::Tensor GatherTokens(const std::vector<torch::Tensor>& qkv,
   return JoinRuns(parts, /*dim=*/3, shape);
 }
 
-// x [B, heads / ranks, all tokens, features] to [B, heads, tokens here,
-// features].
+// Converts x [B, heads / ranks, all tokens, features] to [B, heads, tokens
+// here, features].
 torch::Tensor GatherHeads(const torch::Tensor& x, const SequenceShape& shape,
                           const ContextParallel& cp) {
   const int64_t ranks = cp.size();

@@ -8,10 +8,10 @@
 
 namespace rankwise {
 
-// ContextAttention in a group of several ranks, which divides the heads. Two
-// all-to-alls forward, of q, k and v together and of the result, and the
-// opposite two backward. A rank hands over, its own part included, of B * heads
-// * features numbers per token:
+// ContextAttention in a group of several ranks, which divides the heads.
+// Forward runs two all-to-alls, one of q, k and v together and one of the
+// result; backward runs the two opposite ones. A rank sends, including its own
+// part, in units of B * heads * features elements per token:
 //   forward   3 * tokens here + tokens / ranks
 //   backward  tokens here + 3 * tokens / ranks
 torch::Tensor UlyssesAttention(const torch::Tensor& q, const torch::Tensor& k,

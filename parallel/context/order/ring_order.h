@@ -1,28 +1,30 @@
-// When a rank of ring attention sends, receives and attends. RingAttention
-// executes this order, and //analysis/plan times it.
+// The order in which a rank of ring attention sends, receives and attends.
+// RingAttention executes it, and //analysis/plan times it.
 #ifndef RANKWISE_PARALLEL_CONTEXT_ORDER_RING_ORDER_H_
 #define RANKWISE_PARALLEL_CONTEXT_ORDER_RING_ORDER_H_
 
 namespace rankwise {
 
 // One rank, which attends to its own keys and values in step 0 and to those of
-// another rank in each step after it.
+// another rank in each later step.
 class RingForwardRank {
  public:
   virtual ~RingForwardRank() = default;
 
-  // Sends the keys and values of `step` on, and receives those of the next.
+  // Starts sending the keys and values of `step` and receiving those of the
+  // next.
   virtual void StartKeys(int step) = 0;
-  // Waits for them.
+  // Blocks until they have arrived.
   virtual void TakeKeys() = 0;
   virtual void Attend(int step) = 0;
 };
 
-// Attend computes gradients. Those of a rank's keys and values follow these
-// around the ring, a step behind, and reach that rank after the last step.
+// Attend computes gradients. The gradients of a rank's keys and values follow
+// these around the ring one step behind and reach that rank after the last
+// step.
 class RingBackwardRank : public RingForwardRank {
  public:
-  // Adds this rank's part of `step` to the sums, which are zero in step 0.
+  // Adds this rank's contribution of `step` to the sums, which start at zero.
   virtual void AddGradients(int step) = 0;
   virtual void StartGradients(int step) = 0;
   virtual void TakeGradients() = 0;
