@@ -1,4 +1,4 @@
-// Casts tensors as autocast does where it is enabled.
+// Casts tensors as enabled autocast does.
 #ifndef RANKWISE_PARALLEL_AUTOGRAD_AUTOCAST_H_
 #define RANKWISE_PARALLEL_AUTOGRAD_AUTOCAST_H_
 
@@ -7,7 +7,8 @@
 
 namespace rankwise {
 
-// The type in which at::linear and other matrix products compute with `x`.
+// Returns the type in which at::linear and other matrix products compute with
+// `x`.
 inline at::ScalarType AutocastType(const at::Tensor& x) {
   const c10::DeviceType device = x.device().type();
   return at::autocast::is_autocast_enabled(device)

@@ -10,8 +10,8 @@ namespace rankwise {
 
 // Base of a function that computes its gradients by kernels or messages that
 // autograd does not record. A backward with create_graph throws c10::Error with
-// the function's name; otherwise the second derivatives would silently lack
-// terms. In place of backward, `T` has
+// the function's name; otherwise second derivatives would silently lack terms.
+// Instead of backward, `T` defines
 //
 //   static constexpr char kName[] = "TanhGelu";
 //   static variable_list Gradients(AutogradContext* ctx,
