@@ -15,14 +15,15 @@
 namespace rankwise {
 namespace {
 
-// In memory of its own, also on the same device.
+// Always copies, even on the same device.
 at::Tensor CopyTo(c10::Device device, const at::Tensor& tensor) {
   return tensor.to(tensor.options().device(device), /*non_blocking=*/true,
                    /*copy=*/true);
 }
 
-// A part of both tensors that no other slice touches. It follows the order in
-// memory, if both have the same and no gaps; otherwise the first slice has all.
+// Returns a part of both tensors that no other slice touches. Slices follow the
+// memory order if both tensors have the same one without gaps; otherwise the
+// first slice is everything.
 std::pair<at::Tensor, at::Tensor> SliceOf(const at::Tensor& a,
                                           const at::Tensor& b, size_t slice,
                                           size_t slices) {
@@ -59,7 +60,7 @@ ReplicatedModel::ReplicatedModel(
       replicas_(std::move(replicas)),
       threads_(static_cast<int>(replicas_.size()) - 1,
                /*numa_node_id=*/-1,
-               // OpenMP keeps the number of threads by thread.
+               // OpenMP's number of threads is per thread.
                [] { at::init_num_threads(); }) {
   TORCH_CHECK(replicas_.size() == config_.devices.size(), replicas_.size(),
               " replicas on ", config_.devices.size(), " devices");

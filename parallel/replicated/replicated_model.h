@@ -1,15 +1,13 @@
-// Data parallelism within a process, as torch.nn.DataParallel does it: replicas
-// of one model on several devices, a thread for each, and a first device that
-// does more than the others: it has the weights, the gathered outputs and the
-// loss.
+// Data parallelism within a process, like torch.nn.DataParallel: replicas of
+// one model on several devices, one thread each. The first device also holds
+// the weights, the gathered outputs and the loss.
 //
-// LibTorch has torch::nn::parallel::data_parallel (data_parallel.h of its C++
-// interface). This does not use it: it scatters and gathers between CUDA
-// devices only, needs modules that can be cloned, allocates and initialises the
-// clones at every call, and hands over one autograd graph, of which one thread
-// runs everything on the CPU. Here the graph ends where outputs are gathered,
-// so that backward has a thread for each replica as well, and every part of a
-// step is a call of its own, which can be timed.
+// LibTorch's torch::nn::parallel::data_parallel is not used: it scatters and
+// gathers only between CUDA devices, needs cloneable modules, allocates and
+// initialises the clones in every call, and returns one autograd graph, which a
+// single thread runs on the CPU. Here the graph ends at the gathered outputs,
+// so that backward also has a thread per replica, and every part of a step is a
+// separate call that can be timed.
 #ifndef RANKWISE_PARALLEL_REPLICATED_REPLICATED_MODEL_H_
 #define RANKWISE_PARALLEL_REPLICATED_REPLICATED_MODEL_H_
 
@@ -26,15 +24,15 @@
 namespace rankwise {
 
 struct ReplicatedConfig {
-  // One for each replica, all of one type; the first replica is the model
-  // itself. They may repeat: on a machine without accelerators each "cpu" is a
-  // slot, and tensors are copied from slot to slot as between devices.
+  // One per replica, all of one type; the first replica is the model itself.
+  // Devices may repeat: without accelerators each "cpu" is a slot, and tensors
+  // are copied between slots as between devices.
   std::vector<c10::Device> devices = {c10::kCPU};
-  // True: the copies stay from step to step. On the model's device they share
-  // its parameters, elsewhere these are copied into the same memory; and all
-  // threads sum the gradients of replicas on the CPU. False, as in
-  // DataParallel: Replicate allocates new memory for the copies' parameters,
-  // and the caller's thread alone sums the gradients.
+  // If true, the copies persist between steps: on the model's device they share
+  // its parameters, on other devices parameters are copied into the same
+  // memory; CPU gradients are summed by all threads. If false, as in
+  // DataParallel, Replicate allocates new memory for the copies' parameters,
+  // and only the caller's thread sums the gradients.
   bool keeps_copies = false;
 };
 
@@ -50,12 +48,12 @@ struct ReplicatedConfig {
 //   replicas.Reduce(parts.size());
 //   ... update of the model's parameters ...
 //
-// A call that uses threads waits for them; the first replica's is the
-// caller's. Throws what torch throws; where several replicas
-// throw, the exception of the first of them. Not thread-safe.
+// A call that uses threads blocks until they finish; the first replica runs on
+// the caller's thread. Rethrows torch's exceptions, that of the first failing
+// replica if several throw. Not thread-safe.
 class ReplicatedModel {
  public:
-  // `replicas`: the model, and for each other device a module on it with the
+  // `replicas`: the model, and for every other device a module on it with the
   // same parameters and buffers in the same order; their values do not matter.
   ReplicatedModel(std::vector<std::shared_ptr<torch::nn::Module>> replicas,
                   const ReplicatedConfig& config);
@@ -66,7 +64,8 @@ class ReplicatedModel {
   std::vector<at::Tensor> Scatter(const at::Tensor& batch) const;
 
   // Gives the first `count` replicas the model's parameters, buffers and mode
-  // (train or eval). What a forward did to the copies' buffers is lost.
+  // (train or eval). Discards the changes that forward made to the copies'
+  // buffers.
   void Replicate(size_t count);
 
   // Calls forward(i) for the first `count` replicas, each on a thread with the
@@ -75,36 +74,36 @@ class ReplicatedModel {
   std::vector<at::Tensor> Forward(
       size_t count, const std::function<at::Tensor(size_t replica)>& forward);
 
-  // The outputs as one tensor on the first device; a leaf that requires a
-  // gradient, unless gradients are switched off.
+  // Concatenates the outputs on the first device. The result is a leaf that
+  // requires a gradient, unless gradients are disabled.
   at::Tensor Gather(const std::vector<at::Tensor>& outputs) const;
 
-  // The gradient of what Gather returned, divided as `outputs` were.
+  // Divides the gradient of Gather's result like `outputs`.
   std::vector<at::Tensor> ScatterGradient(
       const at::Tensor& gradient, const std::vector<at::Tensor>& outputs) const;
 
-  // Runs each replica's backward on a thread: adds to the gradients of its
-  // parameters.
+  // Runs each replica's backward on a thread and accumulates the gradients of
+  // its parameters.
   void Backward(const std::vector<at::Tensor>& outputs,
                 const std::vector<at::Tensor>& gradients);
 
-  // Adds the gradients of the first `count` replicas to the model's, in the
-  // order of the replicas, and drops those of the copies.
+  // Adds the gradients of the first `count` replicas to the model's, in replica
+  // order, and resets those of the copies.
   void Reduce(size_t count);
 
  private:
   void ShareParameters();
-  // Calls body(i) for i below `count`, all at the same time; body(0) on the
-  // caller's thread.
+  // Calls body(i) concurrently for i < `count`; body(0) runs on the caller's
+  // thread.
   void RunOnThreads(size_t count, const std::function<void(size_t)>& body);
-  // Adds one of `slices` parts of every gradient.
+  // Adds part `slice` of `slices` of every gradient.
   void ReduceSlice(size_t slice, size_t slices, size_t count);
 
   const ReplicatedConfig config_;
   const std::vector<std::shared_ptr<torch::nn::Module>> replicas_;
   std::vector<std::vector<at::Tensor>> parameters_, buffers_;  // by replica
-  // All but the caller's. They stay from step to step: LibTorch keeps a little
-  // memory for each thread that ever was.
+  // All threads but the caller's. They persist between steps, because LibTorch
+  // never frees a little memory per thread.
   c10::ThreadPool threads_;
 };
 

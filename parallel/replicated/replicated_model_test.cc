@@ -22,8 +22,8 @@
 namespace rankwise {
 namespace {
 
-// A convolution, whose weights may lie in memory in another order, batch norm
-// if wanted, and a linear layer: [B, 2, 4, 4] to [B, 3].
+// A convolution, whose weights may have another memory order, optional batch
+// norm, and a linear layer: [B, 2, 4, 4] to [B, 3].
 struct Net : torch::nn::Module {
   explicit Net(bool normalizes) {
     conv = register_module("conv", torch::nn::Conv2d(2, 5, 3));
@@ -56,7 +56,7 @@ struct Replicas {
                          keeps_copies});
   }
 
-  // One step up to the model's gradients. Returns the loss.
+  // Runs a step up to the model's gradients. Returns the loss.
   torch::Tensor Step(const torch::Tensor& input, const torch::Tensor& target) {
     const std::vector<at::Tensor> parts = engine->Scatter(input);
     engine->Replicate(parts.size());
@@ -100,7 +100,7 @@ TEST_P(ReplicatedModelTest, StepsAreThoseOfTheWholeBatch) {
       torch::Tensor ours = replicas.nets[0]->parameters()[p];
       torch::Tensor theirs = whole.parameters()[p];
       EXPECT_TRUE(at::allclose(ours.grad(), theirs.grad(), 1e-5, 1e-7)) << p;
-      ours.sub_(ours.grad(), 0.1);  // the copies must see it
+      ours.sub_(ours.grad(), 0.1);  // the copies must see this update
       theirs.sub_(theirs.grad(), 0.1);
       ours.mutable_grad().reset();
       theirs.mutable_grad().reset();
@@ -126,8 +126,8 @@ TEST_P(ReplicatedModelTest, GradientsAddUpOverMicroBatches) {
   }
 }
 
-// As PyTorch documents it: only what forward does to the first replica's
-// buffers is kept.
+// As PyTorch documents: only forward's changes to the first replica's buffers
+// persist.
 TEST_P(ReplicatedModelTest, BuffersAreThoseOfTheFirstReplica) {
   Replicas replicas(count(), keeps_copies(), /*normalizes=*/true);
   at::manual_seed(0);
@@ -183,7 +183,7 @@ TEST(ReplicatedModel, ScalarsAreGatheredAsOneEach) {
 
 TEST(ReplicatedModel, ReplicasRunAtTheSameTimeInTheCallersGradientMode) {
   Replicas replicas(3, /*keeps_copies=*/true);
-  std::barrier meet(3);  // which all must reach
+  std::barrier meet(3);  // all threads must reach it
   std::vector<std::thread::id> threads(3);
   std::vector<int> enabled(3, -1);
   const torch::NoGradGuard no_grad;
