@@ -25,7 +25,7 @@ Reply ParameterClient::Begin() {
     Ask(static_cast<int>(i), {.kind = Request::kPull});
     StartPull(servers_[i]);
   }
-  const at::Tensor buffers = Joined(buffers_);  // overwritten
+  const at::Tensor buffers = Joined(buffers_);  // overwritten by Receive
   std::vector<WorkPtr> works;
   servers_[0].link.Receive(
       buffers, kFirstBucketTag + static_cast<int>(layout_.buckets()), works);
@@ -69,8 +69,9 @@ bool ParameterClient::TakeReply(Server& server) {
   return true;
 }
 
-// While this server has the worker wait, the others must hear from the worker,
-// and it from them: a server that no longer answers would be noticed too late.
+// While this server makes the worker wait, the worker and the other servers
+// must exchange messages; otherwise a server that stopped answering would go
+// unnoticed for too long.
 void ParameterClient::AwaitReply(Server& server) {
   while (!TakeReply(server)) {
     for (size_t i = 0; i < servers_.size(); ++i) {
@@ -97,7 +98,7 @@ void ParameterClient::Await(size_t bucket) {
   }
 }
 
-// A server that is ending has received all that it needs.
+// A server that is ending the job needs no further messages.
 void ParameterClient::FinishSends() {
   for (Server& server : servers_) {
     if (server.reply.ending) {

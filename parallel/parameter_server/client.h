@@ -1,6 +1,6 @@
-// A worker's side: pushes to all servers, and pulls the parameters bucket by
-// bucket, so that the first layers compute while later parameters are on their
-// way.
+// A worker's side: pushes to all servers and pulls the parameters bucket by
+// bucket, so that the first layers can compute while later parameters are in
+// transit.
 #ifndef RANKWISE_PARALLEL_PARAMETER_SERVER_CLIENT_H_
 #define RANKWISE_PARALLEL_PARAMETER_SERVER_CLIENT_H_
 
@@ -15,26 +15,27 @@
 
 namespace rankwise {
 
-// Not thread-safe. Throws what sending and receiving throw: a worker cannot
-// continue without all of its servers.
+// Not thread-safe. Throws the exceptions of sending and receiving: a worker
+// cannot continue without all of its servers.
 //
 //   ParameterClient client(layout, links, ModelBuffers(model));
 //   client.Begin();
 //   for (...) {
 //     // forward of a layer after Await(its bucket), backward
 //     client.PushGradients({.learning_rate = 0.1, .loss = loss});
-//     // or, where a step pushes nothing: client.EndStep({.loss = loss});
+//     // or, in a step without a push: client.EndStep({.loss = loss});
 //   }
 //   client.Finish();
 class ParameterClient {
  public:
-  // `servers`: all of them, in order.
+  // `servers`: links to all servers, in order.
   ParameterClient(ShardLayout layout, const std::vector<Link>& servers,
                   std::vector<NamedTensor> buffers);
   ParameterClient(const ParameterClient&) = delete;
   ParameterClient& operator=(const ParameterClient&) = delete;
 
-  // Pulls the parameters and buffers. Returns where training continues.
+  // Pulls the parameters and buffers. Returns the position at which to
+  // continue.
   Reply Begin();
 
   // Every step ends with PushGradients, PushDifference or EndStep.
@@ -43,29 +44,28 @@ class ParameterClient {
     double loss = 0;       // of the step
     int64_t examples = 0;  // of this worker in the step
   };
-  // Pushes the parameters' gradients, zeros where one has none, and starts to
-  // pull the parameters that result. Waits only for the previous push and pull.
+  // Pushes the parameters' gradients, zeros for undefined ones, and starts to
+  // pull the resulting parameters. Blocks only for the previous push and pull.
   void PushGradients(const Push& push);
-  // The same with the change of the parameters since they were pulled, in the
-  // place of a gradient: the pulled values minus the present ones (Douillard et
-  // al. 2023, "DiLoCo", algorithm 1). With an `attraction` above 0 later pulls
-  // do not overwrite the parameters; instead these move by this share of the
-  // distance towards the values of the last pull (Zhang et al. 2015, "Deep
-  // Learning with Elastic Averaging SGD", equation 3).
+  // As PushGradients, but pushes the change of the parameters since the last
+  // pull as the gradient: the pulled minus the current values (Douillard et al.
+  // 2023, "DiLoCo", algorithm 1). If `attraction` > 0, later pulls do not
+  // overwrite the parameters; instead the parameters move by this share of the
+  // distance towards the last pulled values (Zhang et al. 2015, "Deep Learning
+  // with Elastic Averaging SGD", equation 3).
   void PushDifference(const Push& push, double attraction = 0);
 
-  // Returns when the parameters of the buckets up to this one are in place.
+  // Blocks until the parameters of all buckets up to this one are in place.
   void Await(size_t bucket);
   void AwaitAll() { Await(layout_.buckets() - 1); }
-  // Reports to the servers that a step without a push is done. The learning
-  // rate is ignored.
+  // Reports a step without a push to the servers. Ignores the learning rate.
   void EndStep(const Push& step);
-  // The servers are ending the job: this worker must not push again.
+  // Returns whether the servers are ending the job; then do not push again.
   bool ended() const { return ended_; }
-  // Pulls the last parameters, and leaves the job.
+  // Pulls the final parameters and leaves the job.
   void Finish();
 
-  // For how long this has waited for messages since the last call.
+  // Returns the seconds spent waiting for messages since the last call.
   double TakeWaitSeconds() { return std::exchange(wait_seconds_, 0); }
 
  private:
@@ -85,7 +85,7 @@ class ParameterClient {
   void CountStep(const Push& step);
   void Ask(int server, const Request& request);
   void StartPull(Server& server);
-  // Whether the reply is the final one, not a `waiting` reply.
+  // Returns whether the reply is final, as opposed to a `waiting` reply.
   bool TakeReply(Server& server);
   void AwaitReply(Server& server);
   void Timed(std::vector<WorkPtr>& works);
@@ -94,11 +94,11 @@ class ParameterClient {
   const std::vector<NamedTensor> buffers_;
   std::vector<Server> servers_;
   at::Tensor pushed_buffers_;
-  size_t in_place_ = 0;  // buckets of the current pull that are complete
+  size_t in_place_ = 0;  // number of complete buckets of the current pull
   int64_t round_ = 0;
   double loss_sum_ = 0;  // of the steps since the last push
   int64_t steps_ = 0;
-  bool keep_ = false;  // what is pulled does not overwrite the parameters
+  bool keep_ = false;  // pulls do not overwrite the parameters
   bool ended_ = false;
   double wait_seconds_ = 0;
 };

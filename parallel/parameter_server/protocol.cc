@@ -29,7 +29,7 @@ constexpr int64_t kHeaderSize = 8;
 // Tag of a message that is never sent.
 constexpr int kNeverTag = 1 << 30;
 
-// Integers of up to 53 bits are exact.
+// Exact for integers of up to 53 bits.
 at::Tensor Header(std::initializer_list<double> values) {
   at::Tensor header = EmptyHeader();
   std::copy(values.begin(), values.end(), header.data_ptr<double>());
@@ -57,15 +57,15 @@ absl::StatusOr<Consistency> ParseConsistency(const std::string& text) {
 }
 
 // When a connection breaks, Gloo fails receives that have not started, but not
-// partly transferred messages, which would block until the timeout. Therefore a
-// receive of a message that is never sent stays posted, and its failure
+// partially transferred messages, which would block until the timeout.
+// Therefore a receive of a message that is never sent stays posted; its failure
 // interrupts all waits.
 struct Link::Connection {
   Connection(Group any_pair, bool interrupts_waits)
       : pair(std::move(any_pair)) {
     if (!interrupts_waits) return;
     std::vector<at::Tensor> nothing = {at::empty({1}, at::kByte)};
-    // Not monitored: the log would show it as a late message.
+    // Unmonitored, because the log would report it as a late message.
     break_notice =
         WithoutMonitoring(pair.process_group()->getBackend(c10::kCPU))
             ->recv(nothing, other(), kNeverTag);
@@ -150,8 +150,8 @@ void WaitFor(std::vector<WorkPtr>& works) {
   constexpr std::chrono::milliseconds kAtOnce(1);
   for (const WorkPtr& work : works) {
     if (work->wait()) continue;
-    // Interrupted. Its message may be complete nevertheless, such as the last
-    // one of a worker that has left; otherwise this throws.
+    // Interrupted. Its message may still be complete, such as the last one of a
+    // worker that has left; otherwise this throws.
     TORCH_CHECK(work->wait(kAtOnce), "the connection was closed");
   }
   works.clear();
@@ -184,8 +184,8 @@ Reply ReplyFrom(const at::Tensor& header) {
           Int(values[4]), Int(values[5]), values[6] != 0};
 }
 
-// Groups that are made at the same time must be disjoint, so in each turn a
-// rank has at most one partner; without a partner it makes a group of itself.
+// Groups that are created concurrently must be disjoint, so a rank has at most
+// one partner per turn; without a partner it creates a group of itself.
 absl::StatusOr<ServerRanks> ConnectServers(Communicator& comm, int servers) {
   const int rank = comm.rank(), workers = comm.world_size() - servers;
   const int turns = std::max(servers, workers);

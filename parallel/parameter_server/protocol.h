@@ -1,15 +1,15 @@
-// The messages between parameter servers and workers, and the connections that
-// carry them. Each pair of a server and a worker has a process group of its
-// own: only Gloo and MPI can receive from any rank, and a rank that dies breaks
-// only its own groups. All messages are in the host's memory, so that NCCL,
-// which ends all ranks when one of them dies, is not needed.
+// Messages between parameter servers and workers, and the connections that
+// carry them. Each server-worker pair has its own process group: only Gloo and
+// MPI can receive from any rank, and the death of a rank breaks only its own
+// groups. All messages are in host memory, which avoids NCCL; NCCL ends all
+// ranks when one of them dies.
 //
-//   worker to server   request, then with kPush one message per bucket and one
-//                      of the model's buffers
+//   worker to server   request; after kPush one message per bucket and one with
+//                      the model's buffers
 //   server to worker   after kPull and kPush: reply, one message per bucket,
 //                      and after kPull the first server's buffers; before it,
-//                      replies with only `waiting` set, while the worker has
-//                      to wait for others
+//                      replies with only `waiting` set while the worker has to
+//                      wait for others
 #ifndef RANKWISE_PARALLEL_PARAMETER_SERVER_PROTOCOL_H_
 #define RANKWISE_PARALLEL_PARAMETER_SERVER_PROTOCOL_H_
 
@@ -26,29 +26,30 @@
 
 namespace rankwise {
 
-// How far apart workers may be.
+// The permitted distance between workers.
 struct Consistency {
-  // True (bulk synchronous): the mean of all workers' gradients of a round is
-  // applied at once. False: each gradient is applied as it arrives.
+  // If true (bulk synchronous), applies the mean of all workers' gradients of a
+  // round at once; if false, applies each gradient on arrival.
   bool synchronous = true;
-  // A worker continues when the slowest one is at most this number of rounds
-  // behind it (Ho et al. 2013, "More Effective Distributed ML via a Stale
-  // Synchronous Parallel Parameter Server", section 3).
+  // Maximum number of rounds that a worker may be ahead of the slowest one (Ho
+  // et al. 2013, "More Effective Distributed ML via a Stale Synchronous
+  // Parallel Parameter Server", section 3).
   int64_t bound = 0;
 };
-// "bsp", "ssp:K" (ssp:0 is bsp) or "async"; InvalidArgument otherwise.
+// Parses "bsp", "ssp:K" (ssp:0 is bsp) or "async"; else returns
+// InvalidArgument.
 absl::StatusOr<Consistency> ParseConsistency(const std::string& text);
 
 // A round of a worker is one push, counted from 1 in every run. A shard's
-// version is the number of updates that it has had in the run.
+// version is its number of updates in the run.
 struct Request {
-  // kStep: a step without a push. kWaiting: another server has the worker wait;
-  // sent several times per collective timeout, so that this does not look like
-  // a dead worker.
+  // kStep: a step without a push. kWaiting: another server makes the worker
+  // wait; sent several times per collective timeout, so that the worker does
+  // not appear dead.
   enum Kind : int64_t { kPull, kPush, kStep, kDone, kWaiting };
   int64_t kind = kPull;
   int64_t round = 0;
-  // Of the parameters that the gradient was computed from.
+  // Version and round of the parameters from which the gradient was computed.
   int64_t read_version = 0, read_round = 0;
   double learning_rate = 0;
   double loss = 0;  // mean over the steps since the last push
@@ -60,38 +61,37 @@ struct Request {
 struct Reply {
   bool ending = false;  // the job ends: send no more requests
   int64_t version = 0;
-  int64_t round = 0;  // up to which all workers' updates are included
-  // Where a worker that starts continues: optimizer steps done, the epoch, its
-  // micro-batches done.
+  int64_t round = 0;  // round up to which all workers' updates are included
+  // Position at which a starting worker continues: completed optimizer steps,
+  // the epoch, and its completed micro-batches.
   int64_t step = 0, epoch = 1, position = 0;
   // The worker has to wait for others; only another reply follows. Sent several
-  // times per collective timeout, so that waiting for other workers does not
-  // look like a dead server.
+  // times per collective timeout, so that the server does not appear dead.
   bool waiting = false;
 };
 
 using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
 // The connection between a server and a worker, shared by all copies. Different
-// connections may be used concurrently, one connection may not. All calls throw
-// what the process group throws.
+// connections may be used concurrently, a single one may not. All calls throw
+// the process group's exceptions.
 class Link {
  public:
   // `interrupts_waits`: a thread interrupts all waits when the connection
-  // breaks, for Gloo, which does not wake waits for partly transferred
+  // breaks; for Gloo, which does not wake waits for partially transferred
   // messages. The process group must outlive all copies.
   Link(Group pair, bool interrupts_waits);
 
-  int peer() const;  // its rank in the job
+  int peer() const;  // global rank
   // Start a message and append it to `works`; empty tensors are not sent. Tags
-  // count from 0. The tensor must not change until the work is done.
+  // start at 0. The tensor must not change until the work completes.
   void Send(const at::Tensor& tensor, int tag, std::vector<WorkPtr>& works);
   void Receive(const at::Tensor& tensor, int tag, std::vector<WorkPtr>& works);
-  // Throws if the connection is known to be broken; only Gloo's is while
-  // nothing is in flight.
+  // Throws if the connection is known to be broken; while nothing is pending,
+  // only a Gloo connection can be.
   void ThrowIfBroken() const;
-  // Makes all that is in flight on this link fail, and what is started later.
-  // May be called from another thread.
+  // Fails all pending and future messages of this link. May be called from
+  // another thread.
   void Abort();
 
  private:
@@ -99,8 +99,8 @@ class Link {
   std::shared_ptr<Connection> connection_;
 };
 
-// Waits for all works and clears the list. Throws if a wait was interrupted
-// and its message is not complete.
+// Blocks until all works complete, and clears the list. Throws if a wait was
+// interrupted before its message was complete.
 void WaitFor(std::vector<WorkPtr>& works);
 
 // Requests and replies as messages.
@@ -111,13 +111,13 @@ at::Tensor ToHeader(const Reply& reply);
 Request RequestFrom(const at::Tensor& header);
 Reply ReplyFrom(const at::Tensor& header);
 
-// The ranks of a job: servers first.
+// The ranks of a job; the servers come first.
 struct ServerRanks {
-  std::vector<Link> links;  // a server's by worker, a worker's by server
-  Group own;                // of a server: all servers; a worker: itself alone
+  std::vector<Link> links;  // by worker on a server, by server on a worker
+  Group own;                // on a server: all servers; on a worker: itself
 };
-// Collective over all ranks of `comm`. From its end on the launcher lets the
-// job go on without workers that end.
+// Collective over all ranks of `comm`. Afterwards the launcher lets the job
+// continue when workers exit.
 absl::StatusOr<ServerRanks> ConnectServers(Communicator& comm, int servers);
 
 }  // namespace rankwise

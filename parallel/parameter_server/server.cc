@@ -118,10 +118,10 @@ void ParameterServer::ReceivePush(Peer& peer) {
   WaitFor(works);
 }
 
-// Blocks until the worker's push is applied and the consistency lets it
-// continue, sending a `waiting` reply every quarter of the collective timeout.
-// Throws soon after the connection breaks, although no message is in flight
-// that would fail.
+// Blocks until the worker's push has been applied and the consistency lets the
+// worker continue; sends a `waiting` reply every quarter of the collective
+// timeout. Throws soon after the connection breaks, although no pending message
+// would fail.
 void ParameterServer::AwaitOthers(Peer& peer,
                                   std::unique_lock<std::mutex>& lock) {
   constexpr absl::Duration kLinkCheck = absl::Milliseconds(500);
@@ -214,8 +214,8 @@ bool ParameterServer::CanApply() const {
          });
 }
 
-// All working workers must have done the step. If none is working, one that has
-// finished is enough: the others may have had fewer steps.
+// All working workers must have completed the step. If none is working, one
+// that has finished suffices: the others may have had fewer steps.
 bool ParameterServer::StepIsDone() const {
   const bool any_works = CountIn(Peer::State::kWorking) > 0;
   const auto has_done = [](const auto& peer) { return !peer->steps.empty(); };
@@ -283,8 +283,8 @@ double ParameterServer::RateFactor(const Peer& peer) const {
   if (config_.consistency.synchronous) return 1;
   if (config_.scale_by_staleness)
     return 1 / static_cast<double>(1 + version_ - peer.request.read_version);
-  // Workers that have finished still count, so that the others' learning rate
-  // does not change.
+  // Finished workers still count, so that the others' learning rate does not
+  // change.
   const int workers =
       CountIn(Peer::State::kWorking) + CountIn(Peer::State::kDone);
   return 1 / static_cast<double>(std::max(workers, 1));
@@ -294,8 +294,8 @@ void ParameterServer::Apply(ServedStep& result) {
   const at::NoGradGuard no_grad;
   std::vector<Peer*> from = {arrivals_.front()};
   if (config_.consistency.synchronous) {
-    // In the order of the workers, not of arrival, so that runs repeat to the
-    // last bit.
+    // In worker order, not arrival order, so that runs are bitwise
+    // reproducible.
     from.clear();
     for (const auto& peer : peers_) {
       if (peer->arrived) from.push_back(peer.get());

@@ -33,7 +33,7 @@ std::vector<NamedTensor> MakeParameters() {
           {"c", at::full({2, 2}, -3.0, at::kFloat)}};
 }
 
-// What worker number `worker` would have the parameters be.
+// Returns the parameter values towards which worker `worker` trains.
 at::Tensor Target(const at::Tensor& parameter, int worker) {
   return at::full_like(parameter, 10 * (worker + 1));
 }
@@ -70,8 +70,8 @@ void OnRanksOf(int world_size, const ParameterServerConfig& config,
   for (std::thread& thread : threads) thread.join();
 }
 
-// Runs servers that apply plain SGD until `steps` are done, and workers that
-// run `body`, which also leaves the job. `on_lost` is called on the first
+// Runs servers that apply plain SGD until `steps` are complete, and workers
+// that run `body`, which also leaves the job. `on_lost` is called on the first
 // server when it has lost a worker, `before_step` on every server.
 Seen RunJob(
     int servers, int workers, const ParameterServerConfig& config,
@@ -128,7 +128,7 @@ Seen RunJob(
   return seen;
 }
 
-// One step of a worker: the gradient of half the squared distance.
+// Runs one step of a worker, with the gradient of half the squared distance.
 void Step(int worker, ParameterClient& client,
           std::vector<NamedTensor>& parameters) {
   client.AwaitAll();
@@ -231,7 +231,7 @@ TEST(ParameterServerTest, BspIsGradientDescentOnTheMean) {
         EXPECT_EQ(update.read_version, round - 1);
         EXPECT_EQ(StaleRounds(update), 0);
       }
-      // The servers' buffers came to the workers and back.
+      // The servers' buffers reached the workers and came back.
       EXPECT_TRUE(seen.buffer.equal(at::full({2}, 7.0, at::kFloat)));
     }
   }
@@ -259,7 +259,8 @@ TEST(ParameterServerTest, SspNeverExceedsItsBound) {
       EXPECT_GE(StaleRounds(update), 0);
       EXPECT_EQ(update.version, ++version);
     }
-    // All pull towards the same, so it converges however stale they are.
+    // All pull towards the same target, so training converges despite
+    // staleness.
     for (const NamedTensor& each : seen.parameters) {
       const double distance =
           (each.tensor - Target(each.tensor, 1)).abs().max().item<double>();
@@ -268,7 +269,7 @@ TEST(ParameterServerTest, SspNeverExceedsItsBound) {
   }
 }
 
-// The second worker pulls, and pushes only when the first has finished.
+// The second worker pulls, but pushes only after the first has finished.
 Seen OneFarBehind(const ParameterServerConfig& config, int64_t rounds) {
   std::promise<void> read, finished;
   return RunJob(1, 2, config, rounds,
@@ -295,8 +296,8 @@ TEST(ParameterServerTest, AsyncHasNoBoundAndCountsStaleness) {
   for (int64_t i = 0; i < kRounds; ++i) {
     EXPECT_EQ(seen.updates[i].worker, 1);
     EXPECT_EQ(StaleRounds(seen.updates[i]), i);
-    EXPECT_EQ(seen.rates[i], kRate / 2);            // of two workers
-    EXPECT_EQ(seen.rates[kRounds + i], kRate / 2);  // though one has finished
+    EXPECT_EQ(seen.rates[i], kRate / 2);            // divided by two workers
+    EXPECT_EQ(seen.rates[kRounds + i], kRate / 2);  // although one has finished
   }
   EXPECT_EQ(seen.updates[kRounds].worker, 2);
   EXPECT_EQ(seen.updates[kRounds].read_version, 0);
@@ -350,8 +351,8 @@ TEST(ParameterServerTest, ALostWorkerIsLeftOutAndTheOthersContinue) {
 }
 
 TEST(ParameterServerTest, TheLastWorkerIsReportedWhereTheOthersHaveFinished) {
-  // Under bsp the second worker gets past round 2 only when the server knows
-  // that the first one has finished.
+  // Under bsp the second worker passes round 2 only after the server has
+  // registered that the first one has finished.
   const Seen seen =
       RunJob(1, 2, Config("bsp"), /*rounds=*/4,
              [](int worker, ParameterClient& client,
@@ -394,13 +395,13 @@ TEST(ParameterServerTest, MovesAreAveraged) {
         client.EndStep({.loss = 2.0 + worker, .examples = 8});
         client.PushDifference({.learning_rate = 1, .loss = 0, .examples = 8});
         client.AwaitAll();
-        for (NamedTensor& each : parameters)  // of 10 and 20
+        for (NamedTensor& each : parameters)  // mean of 10 and 20
           EXPECT_TRUE(each.tensor.allclose(at::full_like(each.tensor, 15)));
         client.Finish();
       });
   for (const NamedTensor& each : seen.parameters)
     EXPECT_TRUE(each.tensor.allclose(at::full_like(each.tensor, 15)));
-  // Each step has its own loss; an update, the mean since the last push.
+  // Each step has its own loss; an update has the mean since the last push.
   ASSERT_EQ(seen.steps.size(), 2u);
   EXPECT_EQ(seen.steps[0].loss, 2.5);
   EXPECT_EQ(seen.steps[1].loss, 0);
@@ -410,7 +411,7 @@ TEST(ParameterServerTest, MovesAreAveraged) {
   EXPECT_EQ(seen.updates[1].loss, 1.5);
 }
 
-// The first worker waits longer than its timeout for the second, which does
+// The first worker waits longer than its timeout for the second, which runs
 // several steps before its push.
 TEST(ParameterServerTest, AWorkerThatWaitsHearsFromItsServers) {
   ParameterServerConfig config = Config("bsp");
@@ -437,8 +438,8 @@ TEST(ParameterServerTest, AWorkerThatWaitsHearsFromItsServers) {
   }
 }
 
-// One server has the worker wait longer than the timeout; the other has
-// answered, and waits for its next push.
+// One server makes the worker wait longer than the timeout; the other has
+// replied and waits for the worker's next push.
 TEST(ParameterServerTest, AWorkerThatOneServerHoldsUpIsNotLostToTheOther) {
   ParameterServerConfig config = Config("bsp");
   config.collective_timeout = absl::Seconds(2);
@@ -454,8 +455,8 @@ TEST(ParameterServerTest, AWorkerThatOneServerHoldsUpIsNotLostToTheOther) {
   }
 }
 
-// The first server has the worker wait, as for a checkpoint; the second has
-// stopped after its first answer.
+// The first server makes the worker wait, as during a checkpoint; the second
+// has stopped after its first reply.
 TEST(ParameterServerTest, AWorkerNoticesASilentServerWhileAnotherHoldsItUp) {
   ParameterServerConfig config = Config("bsp");
   config.collective_timeout = absl::Seconds(2);
@@ -496,8 +497,8 @@ TEST(ParameterServerTest, AWorkerNoticesASilentServerWhileAnotherHoldsItUp) {
   EXPECT_LT(after.get(), 2 * config.collective_timeout);
 }
 
-// The first worker's connection breaks while the server has nothing to send to
-// it and expects nothing from it.
+// The first worker's connection breaks while the server neither sends to it nor
+// expects a message from it.
 TEST(ParameterServerTest, AWorkerThatDiesWhileItWaitsIsReportedAtOnce) {
   std::promise<void> lost;
   const Seen seen = RunJob(
@@ -507,7 +508,7 @@ TEST(ParameterServerTest, AWorkerThatDiesWhileItWaitsIsReportedAtOnce) {
         client.Begin();
         if (worker == 0) {
           Step(worker, client, parameters);
-          // Until the server has the push.
+          // Waits until the server has received the push.
           std::this_thread::sleep_for(std::chrono::milliseconds(300));
           link.Abort();
           return;
@@ -522,8 +523,8 @@ TEST(ParameterServerTest, AWorkerThatDiesWhileItWaitsIsReportedAtOnce) {
   EXPECT_THAT(seen.lost, ElementsAre(Pair(1, 1)));
 }
 
-// The first worker does five steps before the second does its last one and is
-// lost.
+// The first worker completes five steps before the second completes its last
+// one and is lost.
 TEST(ParameterServerTest, StepsThatTheOthersDidMeanwhileTakeTheirOwnTime) {
   constexpr int64_t kSteps = 5;
   constexpr double kStepSeconds = 0.03;

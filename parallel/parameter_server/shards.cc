@@ -30,7 +30,8 @@ void Divide(const at::Tensor& joined, const std::vector<NamedTensor>& buffers) {
 ShardLayout::ShardLayout(std::vector<NamedTensor> parameters, int servers,
                          int64_t bucket_bytes)
     : parameters_(std::move(parameters)), servers_(servers) {
-  int64_t bytes = bucket_bytes;  // of the last bucket; none is open yet
+  int64_t bytes =
+      bucket_bytes;  // of the current bucket; the first parameter opens one
   for (size_t i = 0; i < parameters_.size(); ++i) {
     TORCH_CHECK(!parameters_[i].sparse_gradient, parameters_[i].name,
                 " has sparse gradients, which parameter servers do not take");

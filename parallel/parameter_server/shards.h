@@ -1,5 +1,5 @@
-// Which server has which rows of each parameter, and the buckets in which they
-// are sent.
+// The division of parameters among servers, and the buckets in which they are
+// sent.
 #ifndef RANKWISE_PARALLEL_PARAMETER_SERVER_SHARDS_H_
 #define RANKWISE_PARALLEL_PARAMETER_SERVER_SHARDS_H_
 
@@ -12,43 +12,43 @@
 
 namespace rankwise {
 
-// The model's buffers as one message, fp32 on the host, and back; whole numbers
-// are exact up to 2^24.
+// Joined concatenates the model's buffers into one message, fp32 on the host;
+// Divide copies it back. Integers are exact up to 2^24.
 at::Tensor Joined(const std::vector<NamedTensor>& buffers);
 void Divide(const at::Tensor& joined, const std::vector<NamedTensor>& buffers);
 
 // Each of n servers has ceil(d0 / n) rows of every parameter [d0, ...], the
 // last servers fewer or none, as with ZeRO. A bucket is several consecutive
-// parameters, of which each server's rows are one message.
+// parameters; each server's rows of it are one message.
 class ShardLayout {
  public:
   // A bucket ends with the parameter that brings it to `bucket_bytes` or more.
-  // Throws where a parameter has sparse gradients.
+  // Throws if a parameter has sparse gradients.
   ShardLayout(std::vector<NamedTensor> parameters, int servers,
               int64_t bucket_bytes);
 
   const std::vector<NamedTensor>& parameters() const { return parameters_; }
   int servers() const { return servers_; }
   size_t buckets() const { return buckets_.size(); }
-  // The bucket of the parameter with this number.
+  // Returns the bucket of the parameter with this index.
   size_t BucketOf(size_t parameter) const { return bucket_of_[parameter]; }
 
-  // Memory for the buckets of `server`: 1-D, fp32, on the host. A server may
-  // have nothing of a bucket.
+  // Allocates the buckets of `server`: 1-D, fp32, on the host. A bucket may be
+  // empty.
   std::vector<at::Tensor> Allocate(int server) const;
 
-  // Calls `visit` for each parameter of a bucket of which `server` has rows:
-  // with the parameter's number, the first of the rows, and a view of them in
+  // Calls `visit` for each parameter of a bucket of which `server` has rows,
+  // with the parameter's index, the first row, and a view of the rows in
   // `memory`.
   using Visit = std::function<void(size_t parameter, int64_t begin,
                                    const at::Tensor& rows)>;
   void ForEach(int server, size_t bucket, const at::Tensor& memory,
                const Visit& visit) const;
-  // The same for all buckets.
+  // As ForEach, for all buckets.
   void ForAll(int server, const std::vector<at::Tensor>& memory,
               const Visit& visit) const;
 
-  // Copies between the parameters and the memory of one bucket.
+  // Copy between the parameters and the memory of one bucket.
   void FromParameters(int server, size_t bucket,
                       const at::Tensor& memory) const;
   void ToParameters(int server, size_t bucket, const at::Tensor& memory) const;
