@@ -1,5 +1,4 @@
-// Runs and studies whose ledger and losses are known, for the tests of this
-// folder.
+// Runs and studies with known ledgers and losses, for the tests of this folder.
 #ifndef RANKWISE_ANALYSIS_LEDGER_CELLS_FOR_TEST_H_
 #define RANKWISE_ANALYSIS_LEDGER_CELLS_FOR_TEST_H_
 
@@ -19,10 +18,10 @@ namespace rankwise {
 // `step` counts from 1, warm-up included.
 using PartsForTest = std::function<LedgerParts(int64_t rank, int64_t step)>;
 
-// MakeRun(config), with steps of these parts; a tenth of the computation is the
-// optimizer's. All exposed communication is given as that of dp. In a pipeline
-// half of it is the replicas' all-reduce, a quarter messages under way, and a
-// quarter messages handed over.
+// MakeRun(config) with steps of these parts. A tenth of the computation is the
+// optimizer's. All exposed communication must be given as dp's; in a pipeline,
+// half of it becomes the replicas' all-reduce, a quarter messages in transit,
+// and a quarter passing messages to the transport.
 RunTrace MakeRunOf(const RunForTest& config, const PartsForTest& parts);
 
 struct CellForTest {
@@ -37,13 +36,13 @@ struct CellForTest {
   std::function<PartsForTest(int repetition)> parts_of_run = {};
 };
 
-// Cells with their ledgers, without warm-up. `ledgers` points into `cells`.
+// Cells and their ledgers, without warm-up. `ledgers` points into `cells`.
 struct StudyForTest {
   explicit StudyForTest(const std::vector<CellForTest>& config);
   StudyForTest(const StudyForTest&) = delete;
   StudyForTest& operator=(const StudyForTest&) = delete;
 
-  // The only one of this trainer, with this --batch_size and these ranks.
+  // Returns the only cell of this trainer, --batch_size and number of ranks.
   const CellLedger& Find(const std::string& trainer, int64_t world_size,
                          int64_t batch_size, bool ablation = false) const;
 

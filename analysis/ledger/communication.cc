@@ -13,7 +13,7 @@ namespace {
 
 constexpr char kAll[] = "all";
 
-// The axis that has all of the run's ranks, and with them their group.
+// Returns the axis that spans all ranks of the run and shares their group.
 std::string AxisOfAllRanks(const RunRecord& run) {
   for (const RecordedAxis& axis : run.mesh) {
     if (axis.size == run.world_size) return axis.name;
@@ -27,8 +27,8 @@ std::string AxisOf(const RecordedTransfer& event, const RunRecord& run) {
   return absl::StartsWith(event.group, "dp_") ? "dp" : event.group;
 }
 
-// A message counts for its sender. The calls that one "coalesced" launches
-// count, and it does not.
+// Counts a message at its sender. Counts the calls within a coalesced launch,
+// but not the launch itself.
 bool Counts(const RecordedTransfer& event) {
   return event.op != "recv" && event.op != "start_coalescing" &&
          event.op != "coalesced";
@@ -48,7 +48,7 @@ std::vector<AxisCommunication> MeasureCommunication(
     const RunTrace& run, absl::Span<const RankLedger> ranks) {
   std::vector<AxisCommunication> all;
   for (const ExposedAxis& axis : kExposedAxes) all.push_back({axis.axis});
-  int64_t steps = 0;  // of all ranks
+  int64_t steps = 0;  // summed over all ranks
   for (const RankTrace& rank : run.ranks) {
     steps += std::ssize(rank.traffic);
     for (const TrafficRecord& step : rank.traffic) {

@@ -35,7 +35,7 @@ RecordedTransfer Call(const std::string& op, int64_t bytes,
   return call;
 }
 
-// "tp: 2 calls, 300 B, 3 ms"
+// Returns "tp: 2 calls, 300 B, 3 ms" for each axis.
 std::vector<std::string> Told(const RunTrace& run) {
   std::vector<std::string> told;
   const auto ledger = MeasureLedger(run, {0});

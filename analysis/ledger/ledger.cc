@@ -33,8 +33,8 @@ double GatherSeconds(const StepRecord& step) {
   return seconds;
 }
 
-// `schedule` is null outside pipelines. What a step of a pipeline spends in its
-// schedule neither computing nor waiting is the handing over of messages to the
+// `schedule` is nullptr outside pipelines. Time in a pipeline's schedule that
+// is neither computation nor waiting is spent passing messages to the
 // transport: the executor does nothing else.
 LedgerParts PartsOfStep(const StepRecord& step,
                         const ScheduleRecord* schedule) {
@@ -44,7 +44,7 @@ LedgerParts PartsOfStep(const StepRecord& step,
     parts.*axis.seconds = WaitedAlong(axis.axis, step);
   }
   if (schedule == nullptr) {
-    // It lies within forward and backward.
+    // Exposed communication is part of forward and backward.
     parts.compute_seconds = step.forward_seconds + step.backward_seconds +
                             step.optimizer_seconds + step.captured_seconds -
                             parts.ExposedSeconds();
@@ -54,8 +54,8 @@ LedgerParts PartsOfStep(const StepRecord& step,
                                  : schedule->exposed_transfer_seconds;
     const double handing_over = schedule->schedule_seconds -
                                 schedule->busy_seconds - schedule->wait_seconds;
-    // Layers wait within the schedule's actions, also for their parameters;
-    // gradients are exchanged after it.
+    // Layers wait, also for their parameters, within the schedule's actions;
+    // gradients are exchanged after the schedule.
     parts.compute_seconds = schedule->busy_seconds + step.optimizer_seconds -
                             parts.exposed_tp_seconds -
                             parts.exposed_cp_seconds - GatherSeconds(step);
@@ -76,7 +76,7 @@ void Add(const StepRecord& step, const ScheduleRecord* schedule,
   }
 }
 
-// The records of `step`, which are consecutive, from *next on; *next becomes
+// Returns the consecutive records of `step`, starting at *next; sets *next to
 // the index after them.
 absl::Span<const ScheduleRecord> RecordsOfStep(
     const std::vector<ScheduleRecord>& records, int64_t step, size_t* next) {
@@ -86,7 +86,8 @@ absl::Span<const ScheduleRecord> RecordsOfStep(
   return absl::MakeSpan(records).subspan(begin, *next - begin);
 }
 
-// One per schedule record of a step; a single one without schedule records.
+// Returns one place per schedule record of a step, or a single one without
+// schedule records.
 std::vector<LedgerPlace> PlacesOf(const RankTrace& trace,
                                   absl::Span<const ScheduleRecord> records) {
   if (trace.schedules.empty()) return {{.rank = trace.run.rank}};
@@ -98,7 +99,7 @@ std::vector<LedgerPlace> PlacesOf(const RankTrace& trace,
   return places;
 }
 
-// One record of each place.
+// Whether the records are one of each place.
 bool AreOf(absl::Span<const ScheduleRecord> records,
            const std::vector<LedgerPlace>& places) {
   if (records.empty() || records.size() != places.size()) return false;
@@ -133,8 +134,8 @@ absl::StatusOr<std::vector<LedgerPlace>> ReadPlacesOf(const RankTrace& trace,
   return places;
 }
 
-// More say nothing more about the slowest of a step: it is known to less than
-// a hundredth of the ranks' deviation.
+// More steps add nothing: the expected maximum already has an error of less
+// than a hundredth of the ranks' deviation.
 constexpr size_t kStepsForNoise = 1 << 16;
 
 LedgerParts Over(LedgerParts sum, size_t count) {
@@ -147,7 +148,7 @@ double WaitingSeconds(const LedgerParts& parts) {
   return parts.ExposedSeconds() + parts.bubble_seconds;
 }
 
-// Where all waited alike, or none did, the one that takes longest in all.
+// If all waited equally, returns the rank with the longest total.
 const LedgerParts& CriticalOf(const std::vector<LedgerPlace>& places,
                               size_t longest, size_t step) {
   const LedgerParts* critical = &places[longest].steps[step];
@@ -159,7 +160,7 @@ const LedgerParts& CriticalOf(const std::vector<LedgerPlace>& places,
   return *critical;
 }
 
-// Ledger::critical, from `ranks`, which are the means of `places`.
+// Computes Ledger::critical; `ranks` are the means of `places`.
 LedgerParts MeasureCritical(const std::vector<LedgerPlace>& places,
                             const std::vector<RankLedger>& ranks) {
   const auto longest =
@@ -172,9 +173,9 @@ LedgerParts MeasureCritical(const std::vector<LedgerPlace>& places,
     sum.Add(CriticalOf(places, longest - ranks.begin(), i));
   }
   LedgerParts critical = Over(sum, steps);
-  // Ranks leave a step's waiting together. What the next step's critical rank
-  // does from there to the step's end (the optimizer) is in its record of the
-  // step before, in which another rank may have been critical.
+  // Ranks end a step's waiting together. The remaining work of the next step's
+  // critical rank (the optimizer) is in its record of the previous step, in
+  // which another rank may have been critical.
   critical.compute_seconds += longest->parts.Total() - critical.Total();
   return critical;
 }
@@ -192,8 +193,8 @@ std::vector<RankLedger> MeasureRanks(
   return ranks;
 }
 
-// The slowest of a step's ranks, were each drawn from its own steps, beyond the
-// one that is slowest on the whole.
+// Returns the expected maximum of a step's ranks, drawn independently from
+// their own steps, minus the mean of the slowest rank.
 double SlowestByChance(const std::vector<std::vector<double>>& compute) {
   const size_t stride = (compute[0].size() - 1) / kStepsForNoise + 1;
   std::vector<std::vector<double>> samples(compute.size());
@@ -207,7 +208,8 @@ double SlowestByChance(const std::vector<std::vector<double>>& compute) {
   return ExpectedMaximum(samples) - slowest;
 }
 
-// Fills imbalance_seconds and noise_seconds from `ranks` and `critical`.
+// Sets imbalance_seconds and noise_seconds from ledger->ranks and
+// ledger->critical.
 void MeasureImbalance(const std::vector<std::vector<double>>& compute,
                       Ledger* ledger) {
   double sum = 0, slowest = 0;
@@ -234,7 +236,7 @@ double MedianResidualShare(const std::vector<LedgerPlace>& places) {
   return Median(shares);
 }
 
-// Of rank 0: replicas are in one process.
+// Uses rank 0: replicas are in one process.
 std::map<std::string, double> FirstDeviceSeconds(
     const RunTrace& run, const ThroughputConfig& config) {
   const auto steps = MeasuredSteps(run.ranks[0], config);
@@ -279,16 +281,17 @@ absl::StatusOr<std::vector<LedgerPlace>> ReadPlaces(const RunTrace& run,
 
 double ExpectedMaximum(const std::vector<std::vector<double>>& samples) {
   assert(!samples.empty());
-  std::vector<double> below(samples.size(), 0);  // values up to the current one
+  std::vector<double> below(samples.size(),
+                            0);    // number of values up to the current one
   size_t unseen = samples.size();  // samples without a value up to it
-  // Of the product of the distribution functions; in logarithms, as the first
-  // that is not 0 may be too small for a double.
+  // Logarithm of the product of the distribution functions: its first value
+  // other than 0 may underflow a double.
   double log_product = 0;
   for (const std::vector<double>& sample : samples) {
     assert(!sample.empty());
     log_product -= std::log(static_cast<double>(sample.size()));
   }
-  // All values in ascending order, with the sample that each is from.
+  // All values in ascending order, with the index of their sample.
   std::vector<std::pair<double, size_t>> merged;
   for (size_t i = 0; i < samples.size(); ++i) {
     for (double value : samples[i]) merged.emplace_back(value, i);

@@ -108,7 +108,7 @@ TEST(LedgerTest, FindsWhatLayersWaitedForAlongEveryAxis) {
   EXPECT_EQ(parts.exposed_cp_seconds + parts.exposed_pp_seconds, 0);
 }
 
-// Within the actions of its schedule, so that it is not compute there.
+// Within the schedule's actions, but not part of compute.
 TEST(LedgerTest, FindsWhatLayersOfAPipelineWaitedFor) {
   RunTrace run =
       MakeRunOf({.binary = "hybrid", .world_size = 2, .schedule = "1f1b"},
@@ -184,7 +184,8 @@ TEST(LedgerTest, TheCriticalRankWaitedLeast) {
 // By rank, then step.
 using ComputeSeconds = std::vector<std::vector<double>>;
 
-// Ranks that compute for so long, and wait in each step for the slowest.
+// Returns ranks with these computation times that wait in each step for the
+// slowest.
 RunTrace RunThatWaits(const ComputeSeconds& compute) {
   return MakeRunOf({.world_size = static_cast<int64_t>(compute.size()),
                     .steps = static_cast<int64_t>(compute[0].size())},
@@ -198,7 +199,7 @@ RunTrace RunThatWaits(const ComputeSeconds& compute) {
                    });
 }
 
-// Computing of ranks, normal around `levels` with a deviation of 2 ms.
+// Computation times, normal around `levels` with a deviation of 2 ms.
 RunTrace NoisyRun(const std::vector<double>& levels, uint64_t seed) {
   std::mt19937_64 random(seed);
   std::normal_distribution<double> noise(0, 0.002);
@@ -241,7 +242,7 @@ TEST(LedgerTest, NoiseOfALongRunIsThatOfAShortOne) {
     for (int i = 0; i < 150000; ++i) steps.push_back(0.1 + noise(random));
   }
   const Ledger ledger = LedgerOf(RunThatWaits(compute));
-  // The larger of two exponential variables is half as much again.
+  // The larger of two exponential variables is larger by half on average.
   EXPECT_NEAR(ledger.noise_seconds, 5e-4, 1e-5);
 }
 
@@ -260,8 +261,8 @@ TEST(LedgerTest, WhatSlowsAllRanksTogetherIsNeither) {
 }
 
 TEST(LedgerTest, RanksThatAreSlowInTurnAreMoreThanChance) {
-  // Each is slow in half of the steps, never both, though chance would have
-  // both slow, or none, in half of them.
+  // Each is slow in half of the steps, but never both; independent ranks would
+  // be both slow, or both fast, in half of them.
   ComputeSeconds compute(2, std::vector<double>(100, 0.1));
   for (int i = 0; i < 100; ++i) compute[i < 50 ? 0 : 1][i] = 0.12;
   const Ledger ledger = LedgerOf(RunThatWaits(compute));
@@ -270,10 +271,10 @@ TEST(LedgerTest, RanksThatAreSlowInTurnAreMoreThanChance) {
 }
 
 TEST(LedgerTest, LatenessAfterTheWaitingIsCarriedOver) {
-  // Each rank in turn leaves the optimizer 10 ms late, so that the other waits
-  // for it in the next step: a step of the job takes 100 + 10 ms of computing
-  // and 20 ms of communication. The steps of a rank take 10 ms more than that
-  // and 10 ms less, in turn.
+  // Each rank in turn leaves the optimizer 10 ms late, so the other waits for
+  // it in the next step: a step of the job consists of 100 + 10 ms of
+  // computation and 20 ms of communication. A rank's steps are alternately 10
+  // ms longer and shorter.
   const Ledger ledger = LedgerOf(MakeRunOf(
       {.world_size = 2, .steps = 100}, [](int64_t rank, int64_t step) {
         const bool late = (rank + step) % 2 == 0;
@@ -281,12 +282,13 @@ TEST(LedgerTest, LatenessAfterTheWaitingIsCarriedOver) {
       }));
   ExpectParts(ledger.critical, {0.11, 0.02, 0, 0, 0});
   EXPECT_NEAR(ledger.imbalance_seconds, 0.11 - 0.105, 1e-12);
-  // Of two ranks that are late by chance one or both are in 3 of 4 steps.
+  // Of two randomly late ranks, at least one is late in 3 of 4 steps.
   EXPECT_NEAR(ledger.noise_seconds, 0.0075 - 0.005, 1e-12);
 }
 
 TEST(LedgerTest, RanksThatDoNotWaitAreAsLateAsTheLongest) {
-  // Without communication (--skip_communication) nothing adds up over ranks.
+  // Without communication (--skip_communication) ranks do not accumulate each
+  // other's delays.
   const Ledger ledger = LedgerOf(MakeRunOf(
       {.world_size = 2, .steps = 100}, [](int64_t rank, int64_t step) {
         const bool slow = (rank + step) % 2 == 0;
@@ -314,8 +316,8 @@ TEST(LedgerTest, OldRecordsKeepTransfersInTheBubble) {
   ExpectParts(LedgerOf(run).critical, {0.05, 0.015, 0.035, 0, 0.001});
 }
 
-// Two stages in one process: 40 ms on the first device, 30 on the second, 5 of
-// optimizer.
+// Two stages in one process: 40 ms on the first device, 30 ms on the second, 5
+// ms in the optimizer.
 RunTrace LocalStages() {
   RunTrace run = MakeRunOf(
       {.binary = "model_parallel", .world_size = 1, .schedule = "naive"},
@@ -405,7 +407,7 @@ TEST(ExpectedMaximumTest, OneSampleIsItsMean) {
 }
 
 TEST(ExpectedMaximumTest, EqualsTheMeanOverAllCombinations) {
-  // Of (1|4) and (2|3|7): 2, 3, 7, 4, 4, 7.
+  // Maxima over (1|4) and (2|3|7): 2, 3, 7, 4, 4, 7.
   EXPECT_NEAR(ExpectedMaximum({{4, 1}, {3, 7, 2}}), 27.0 / 6, 1e-12);
 }
 

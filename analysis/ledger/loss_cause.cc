@@ -25,7 +25,7 @@ constexpr CauseText kCauseTexts[] = {
      "by --comm_hook=bf16 or rarer exchanges (--accumulate)."},
     {"communication within captured steps",
      "Send less by --comm_hook=bf16 or rarer exchanges (--accumulate); a run "
-     "with --cuda_graph=false tells waiting from computing."},
+     "with --cuda_graph=false separates waiting from computing."},
     {"exposed communication along tp",
      "Keep the axis within a node, communicate while computing "
      "(--tp_overlap), or take a smaller --tp."},

@@ -16,13 +16,14 @@
 namespace rankwise {
 namespace {
 
-constexpr double kChance = 0.05;          // of a false alarm; 1 - confidence
-constexpr double kWorthReporting = 0.01;  // of the step
-constexpr size_t kBatches = 10;           // of a single run
-constexpr size_t kShortestBatch = 5;      // steps
+constexpr double kChance =
+    0.05;  // probability of a false alarm; 1 - confidence
+constexpr double kWorthReporting = 0.01;  // minimum share of the step
+constexpr size_t kBatches = 10;           // batches per single run
+constexpr size_t kShortestBatch = 5;      // steps per batch
 constexpr size_t kFewestBatches = 3;
 
-// A rank, or a stage of a process that runs several.
+// A rank, or one stage of a process with several.
 struct Compared {
   int64_t rank = 0;
   int64_t stage = 0;  // only ranks of the same stage are compared
@@ -83,8 +84,8 @@ absl::StatusOr<std::vector<Compared>> ReadCompared(
   return all;
 }
 
-// The delays of `one` relative to the median of the others of its stage, per
-// run or batch; empty if there are no others.
+// Returns the delays of `one` relative to the median of the other ranks of its
+// stage, per run or batch; empty if there are no others.
 std::vector<double> DelaysOf(const Compared& one,
                              absl::Span<const Compared> compared) {
   std::vector<double> delays;
@@ -101,7 +102,7 @@ std::vector<double> DelaysOf(const Compared& one,
   return delays;
 }
 
-// The rank with the largest delay; sets Straggler::rank, seconds and
+// Returns the rank with the largest delay; sets Straggler::rank, seconds and
 // least_seconds.
 std::optional<Straggler> FindSlowest(absl::Span<const Compared> compared) {
   struct Slowest {
@@ -124,13 +125,13 @@ std::optional<Straggler> FindSlowest(absl::Span<const Compared> compared) {
     slowest = {one.stage, variance};
   }
   if (!straggler.has_value()) return std::nullopt;
-  // A few runs estimate the variance of one rank badly, so that of all ranks is
-  // pooled; a rank that varies more than the others keeps its own.
+  // A few runs estimate one rank's variance badly, so the ranks' mean variance
+  // is used unless the rank's own is larger.
   const std::vector<double>& of_stage = variances[slowest.stage];
   const double variance = std::max(slowest.variance, Mean(of_stage));
   const double freedom =
       (sample - 1) * (static_cast<double>(of_stage.size()) - 1);
-  // One-sided, with Bonferroni's correction: it is the largest of several.
+  // One-sided, with Bonferroni's correction for the choice of the largest.
   straggler->least_seconds =
       straggler->seconds -
       StudentTwoSidedQuantile(2 * kChance / candidates, freedom) *

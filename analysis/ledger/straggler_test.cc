@@ -20,15 +20,15 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr double kStep = 0.1;  // seconds of own time, without any delay
+constexpr double kStep = 0.1;  // own time without delay, in seconds
 
-// Ranks of one cell with noise of known kind.
+// Standard deviations of the noise of one cell's ranks.
 struct Noise {
   double placement = 0.02;   // of the logarithm, per rank and run
   double of_rank_0 = 1;      // factor on rank 0's placement
-  double deviation = 0.05;   // of the logarithm, of each rank by itself
-  double correlation = 0.4;  // of that with the step before
-  double of_machine = 0.05;  // of the logarithm, of all ranks alike
+  double deviation = 0.05;   // of the logarithm, per rank and step
+  double correlation = 0.4;  // of `deviation`, lag-1
+  double of_machine = 0.05;  // of the logarithm, common to all ranks of a step
   double outlier_odds = 0.02;
   double outlier_seconds = 3 * kStep;
 };
@@ -96,9 +96,9 @@ std::optional<Straggler> Find(const std::vector<RunTrace>& runs) {
 }
 
 struct Outcome {
-  double named = 0;    // share of the trials: any rank
-  double right = 0;    // the slow one
-  double covered = 0;  // share of these whose bound is not above the delay
+  double named = 0;    // share of the trials that report a rank
+  double right = 0;    // share of the trials that report the slow rank
+  double covered = 0;  // share of `right` whose bound does not exceed the delay
 };
 
 Outcome Try(const std::string& name, Trial trial, const Noise& noise,

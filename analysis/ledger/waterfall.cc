@@ -24,7 +24,7 @@ bool SameMachine(const RunRecord& a, const RunRecord& b) {
          a.versions.torch == b.versions.torch && a.source_hash == b.source_hash;
 }
 
-// Flags that only one of the two has, as newer code has more, may differ.
+// Flags that only one of the runs has, for example of newer code, may differ.
 bool SameFlags(const RunRecord& a, const RunRecord& b, bool with_shape) {
   for (const auto& [name, value] : a.flags) {
     if (name == "skip_communication") continue;
@@ -42,27 +42,29 @@ bool SameTrainer(const Cell& a, const Cell& b) {
          a.hosts == b.hosts && SameMachine(a.run, b.run);
 }
 
-// Seconds that the examples of one step take at the cell's throughput: its
+// Returns the duration of one step's examples at the cell's throughput: its
 // global batch over the geometric mean of its repetitions' examples/s.
 double StepSeconds(const Cell& cell) {
   return cell.global_batch / cell.ExamplesPerSecond();
 }
 
-// Examples of a step per rank.
+// Returns the examples per step and rank.
 double WorkPerRank(const Cell& cell) {
   return static_cast<double>(cell.global_batch) / cell.run.world_size;
 }
 
-// Examples of one forward and backward pass: --batch_size, divided by the
-// replicas that share it; the batch per rank where the run has no such flag.
+// Returns the examples of one forward and backward pass: --batch_size, divided
+// by the replicas that share it; the batch per rank if the run has no such
+// flag.
 double ExamplesPerPass(const Cell& cell) {
   const double examples = NumberFlagOf(cell.run, "batch_size", 0) /
                           static_cast<double>(ReplicasOf(cell.run));
   return examples > 0 ? examples : cell.rank_batch;
 }
 
-// How many ranks divide the update of one copy of the model: those that the
-// model is cut over, times, with ZeRO, those that shard each part's rows.
+// Returns the number of ranks that divide the update of one model copy: those
+// over which the model is partitioned, times, with ZeRO, those that shard each
+// part.
 double RanksPerUpdate(const Cell& cell) {
   const int64_t stages =
       cell.pipelines.empty() ? 1 : cell.pipelines[0].pipeline_size;
@@ -73,9 +75,9 @@ double RanksPerUpdate(const Cell& cell) {
          (shards > 0 ? shards : static_cast<double>(AxisSize(cell.run, "dp")));
 }
 
-// Of `base`'s trainer, world size, hosts and flags, with passes of as many
-// examples as `cell`'s; of several the one whose work per rank is nearest. It
-// may be the base. Null if there is none.
+// Returns the cell, possibly the base, of `base`'s trainer, world size, hosts
+// and flags whose passes have as many examples as `cell`'s; if there are
+// several, the one with the nearest work per rank. nullptr if there is none.
 const CellLedger* WithPassesOf(const Cell& cell, const Cell& base,
                                absl::Span<const CellLedger> cells) {
   const auto distance = [&cell](const CellLedger& other) {
@@ -95,8 +97,8 @@ const CellLedger* WithPassesOf(const Cell& cell, const Cell& base,
   return nearest;
 }
 
-// Differs from `cell` in skip_communication only, and is an ablation. Null if
-// there is none.
+// Returns the ablation that differs from `cell` only in skip_communication, or
+// nullptr.
 const CellLedger* WithoutCommunication(const Cell& cell,
                                        absl::Span<const CellLedger> cells) {
   if (cell.IsAblation()) return nullptr;
@@ -111,12 +113,12 @@ const CellLedger* WithoutCommunication(const Cell& cell,
   return nullptr;
 }
 
-// A loss of less than this share of the step is a rounding error.
+// Losses below this share of the step are rounding errors.
 constexpr double kNothing = 1e-12;
 
 using LedgerFigure = std::function<double(const Ledger&)>;  // linear
 
-// A sum of figures of several cells' ledgers.
+// A sum of figures over several cells' ledgers.
 class LedgerSum {
  public:
   void Add(double factor, const CellLedger& from, const LedgerFigure& figure) {
@@ -130,7 +132,7 @@ class LedgerSum {
 
   double seconds() const { return seconds_; }
 
-  // Half the width of its 95 % interval.
+  // Returns half the width of the sum's 95 % interval.
   double HalfWidth() const {
     std::vector<std::vector<double>> samples;
     for (const auto& [cell, runs] : runs_) samples.push_back(runs);
@@ -142,7 +144,7 @@ class LedgerSum {
   std::map<const Cell*, std::vector<double>> runs_;
 };
 
-// What a step of `cell` lost, cause by cause, relative to one of `base`.
+// Computes the losses of a step of `cell` relative to one of `base`.
 class Explainer {
  public:
   Explainer(absl::Span<const CellLedger> cells, const CellLedger& base,
@@ -180,7 +182,7 @@ class Explainer {
     AddDifference(LossCause::kDataWait, Part(&LedgerParts::data_wait_seconds));
     double rest = result_.measured_seconds - result_.ideal_seconds;
     for (const Loss& loss : result_.losses) rest -= loss.seconds;
-    // Its interval is the residual's: the other losses account for the rest of
+    // Uses the residual's interval: the other losses account for the rest of
     // each run's step.
     Add(LossCause::kRest, rest,
         Difference(Part(&LedgerParts::residual_seconds)).HalfWidth());
@@ -192,7 +194,7 @@ class Explainer {
     return [part](const Ledger& ledger) { return ledger.critical.*part; };
   }
 
-  // The cell's figure minus the base's, scaled to the same work.
+  // Returns the cell's figure minus the base's, scaled to the same work.
   LedgerSum Difference(const LedgerFigure& figure) const {
     LedgerSum difference;
     difference.Add(1, cell_, figure);
@@ -245,7 +247,7 @@ class Explainer {
     Add(communication_, slowed);
   }
 
-  // Adds `factor` times the compute seconds of a rank of `cell_` if its passes
+  // Adds `factor` times the compute seconds of a rank of `cell_` whose passes
   // were as fast as those of `alone`, which have the same number of examples.
   // The optimizer's work is proportional to the rank's share of the update, not
   // to its examples.
@@ -280,7 +282,7 @@ class Explainer {
         LossName(cause), " not separated from ", LossName(other), ", ", why));
   }
 
-  // What a captured step hides, whatever else was run.
+  // Merges the causes that cannot be separated in a captured step.
   void MergeCaptured() {
     const bool captured = cell_.ledger.IsCaptured();
     if (captured && cell_.cell->run.world_size > 1) {
@@ -299,8 +301,8 @@ class Explainer {
   const absl::Span<const CellLedger> cells_;
   const CellLedger& base_;
   const CellLedger& cell_;
-  const double work_;  // a rank's work in the cell over one's in the base
-  // What an ablation tells of communication within compute.
+  const double work_;  // ratio of a rank's work in the cell to the base's
+  // cause measured by an ablation within compute
   const LossCause communication_;
   Waterfall result_;
 };

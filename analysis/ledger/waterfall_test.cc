@@ -30,7 +30,7 @@ PartsForTest ByRank(const std::vector<LedgerParts>& parts) {
   return [parts](int64_t rank, int64_t) { return parts[rank]; };
 }
 
-// Milliseconds by cause.
+// Returns milliseconds by cause.
 std::map<LossCause, double> Losses(const Waterfall& waterfall) {
   std::map<LossCause, double> losses;
   for (const Loss& loss : waterfall.losses) {
@@ -111,7 +111,7 @@ TEST(WaterfallTest, AnAblationTellsCommunicationFromComputingInCapturedSteps) {
   auto losses = Losses(waterfall);
   EXPECT_NEAR(losses[LossCause::kSmallerBatch], 24 - 40 / 2, 1e-9);
   EXPECT_NEAR(losses[LossCause::kSharedMachine], 28 - 24, 1e-9);
-  // Both ranks' launches take 39 ms, waiting and imbalance included.
+  // Both ranks' launches take 39 ms, including waiting and imbalance.
   EXPECT_NEAR(losses[LossCause::kCommInGraph], 39 - 28, 1e-9);
   EXPECT_EQ(losses.count(LossCause::kCommBesideCompute), 0u);
   EXPECT_EQ(losses.count(LossCause::kExposedDp), 0u);
@@ -195,8 +195,8 @@ TEST(WaterfallTest, AnAblationThatComputedNoFasterIsANegativeLoss) {
   EXPECT_THAT(waterfall.merged, IsEmpty());
 }
 
-// Cells whose compute varies by `deviation` from run to run. Communication adds
-// `slowed` seconds to 30 ms of computing.
+// Returns cells whose compute varies between runs by `deviation`. Communication
+// adds `slowed` seconds to 30 ms of computation.
 std::vector<CellForTest> NoisyCells(double slowed, double deviation,
                                     int repetitions, std::mt19937_64& random) {
   std::vector<CellForTest> cells = {kSingle32, kSingle16, kDdp16, kAlone16};
@@ -220,7 +220,7 @@ std::vector<CellForTest> NoisyCells(double slowed, double deviation,
 // Estimates of kCommBesideCompute over simulated studies.
 struct Estimates {
   double mean_ms = 0;
-  double covered = 0;  // share of the intervals that hold the truth
+  double covered = 0;  // share of the intervals that contain the truth
   double beyond_noise = 0;
 };
 
@@ -251,8 +251,8 @@ Estimates Estimate(double slowed, int repetitions) {
   return result;
 }
 
-// Computing takes 30 ms +- 2 % a run. If negative differences were clamped to
-// 0, the mean without a loss would be 0.4 standard deviations of the
+// Computation takes 30 ms +- 2 % per run. If negative differences were clamped
+// to 0, the mean without a loss would be 0.4 standard deviations of the
 // difference: 0.15 ms with five runs.
 TEST(WaterfallTest, NoLossIsNoneOnAverageAndWithinNoise) {
   for (int repetitions : {2, 3, 5}) {
@@ -289,7 +289,7 @@ TEST(WaterfallTest, UnderWeakScalingTheBaseHasTheSameBatch) {
                             kSingle16,
                             {{.world_size = 4, .batch_size = 32},
                              Always({0.044, 0.006, 0, 0.001, 0})}});
-  // Though `cells` do not hold the base.
+  // `cells` does not contain the base.
   const auto waterfall = ExplainLoss({}, study.Find("single", 1, 32),
                                      study.Find("ddp", 4, 32), Scaling::kWeak);
   ASSERT_TRUE(waterfall.ok()) << waterfall.status();
@@ -301,8 +301,8 @@ TEST(WaterfallTest, UnderWeakScalingTheBaseHasTheSameBatch) {
 }
 
 TEST(WaterfallTest, SeparatesNoiseFromImbalance) {
-  // The four steps in turn are all that two independent ranks may meet; rank 1
-  // is 3 ms slower all the time, and either by 8 ms in half of its steps.
+  // The four steps cover all combinations of two independent ranks; rank 1 is
+  // always 3 ms slower, and each is 8 ms slower in half of its steps.
   const auto compute = [](int64_t rank, int64_t step) {
     const bool slow = rank == 0 ? step % 2 == 0 : step % 4 < 2;
     return 0.020 + (rank == 1 ? 0.003 : 0) + (slow ? 0.008 : 0);
@@ -318,7 +318,7 @@ TEST(WaterfallTest, SeparatesNoiseFromImbalance) {
                                study.Find("ddp", 2, 16), Scaling::kStrong));
   EXPECT_NEAR(losses[LossCause::kExposedDp], 1, 1e-9);
   EXPECT_NEAR(losses[LossCause::kImbalance], 1.5, 1e-9);
-  // Only where rank 0 alone is slow is it the slowest, by 5 ms.
+  // Rank 0 is the slowest, by 5 ms, only if rank 1 is not slow.
   EXPECT_NEAR(losses[LossCause::kNoise], 5.0 / 4, 1e-9);
 }
 
@@ -338,8 +338,8 @@ TEST(WaterfallTest, APipelineHasSmallerMicroBatchesAndPartOfTheOptimizer) {
               study.Find("pipeline 1f1b", 2, 8), Scaling::kStrong);
   ExpectClosed(waterfall);
   auto losses = Losses(waterfall);
-  // A rank computes 16 examples' worth in passes of 8; a tenth of 15 ms is the
-  // optimizer, of which it has half.
+  // A rank computes 16 examples in passes of 8; the optimizer takes a tenth of
+  // 15 ms, of which the rank has half.
   const double alone = 0.9 * 15 * 2 + 0.1 * 15 / 2;
   EXPECT_NEAR(losses[LossCause::kSmallerBatch], alone - 20, 1e-9);
   EXPECT_NEAR(losses[LossCause::kSharedMachine], 30 - alone, 1e-9);
@@ -363,7 +363,7 @@ TEST(WaterfallTest, WithZeroARankHasPartOfTheOptimizer) {
     auto losses =
         Losses(Explain(study, study.Find("single", 1, 32),
                        study.Find("fsdp zero3", 4, 8), Scaling::kStrong));
-    // A tenth of 15 ms is the optimizer of the whole model.
+    // The optimizer of the whole model takes a tenth of 15 ms.
     const double alone = 0.9 * 15 + 0.1 * 15 / (shard_ranks == 0 ? 4 : 2);
     EXPECT_NEAR(losses[LossCause::kSmallerBatch], alone - 10, 1e-9);
     EXPECT_NEAR(losses[LossCause::kSharedMachine], 16 - alone, 1e-9);
@@ -485,8 +485,8 @@ TEST(AblationTest, OfCapturedStepsItTellsTheWholeCostAndTestsNothing) {
 }
 
 TEST(AblationTest, FindsAKnownDisagreement) {
-  // The ledger calls 6 ms exposed that are in no way due to communication: 4
-  // of them stay as residual without it.
+  // The ledger reports 6 ms as exposed that communication does not cause: 4 ms
+  // of them remain as residual without it.
   const StudyForTest study(
       {{kDdp, Always({0.030, 0.006, 0, 0.001, 0})},
        {kDdp, Always({0.030, 0, 0, 0.001, 0.004}), kSkips}});
