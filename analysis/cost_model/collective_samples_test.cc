@@ -83,7 +83,7 @@ TEST(CollectSamples, CallsInFlightWithOthersAreNoCostOfOne) {
                                     "calls in flight"));
 }
 
-// What is left of a run after `change` was made to rank 1's middle record.
+// Returns the rows excluded after `change` modified rank 1's middle record.
 template <typename Change>
 std::vector<std::string> LeftOutAfter(const Change& change) {
   RunTrace run = SmallRun();

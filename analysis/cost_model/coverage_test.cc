@@ -1,7 +1,7 @@
-// How often the interval of a cost contains the truth, from the records of
-// comm_bench to the table and to estimates: launches differ, calls are
-// correlated, one in 20 takes up to 11 times as long. RANKWISE_TRIALS=200
-// prints the table of docs/cost_model.md.
+// Coverage of a cost's interval, from the records of comm_bench to the table
+// and to estimates: launches differ, calls are correlated, one in 20 takes up
+// to 11 times as long. RANKWISE_TRIALS=200 prints the table of
+// docs/cost_model.md.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -56,7 +56,7 @@ std::vector<RunTrace> Records(const Study& study, uint64_t seed) {
   return all;
 }
 
-// Returns the printed kind of the interval; `share` is that of the studies in
+// Returns the kind of the interval; sets `share` to the share of studies in
 // which it contained the truth.
 std::string Cover(const Study& study, double bytes, int64_t ranks,
                   double* share) {
@@ -148,7 +148,7 @@ TEST(CostCoverage, AnExchangeIsFittedByItsLayout) {
     EXPECT_NEAR(cost->seconds / truth(bytes, share), 1, 1e-6) << hosts;
     EXPECT_FALSE(cost->extrapolated);
   }
-  // One layout is predicted from the other by the link's share of the buffer.
+  // Predicts one layout from the other by the link's share of the buffer.
   const auto four = FitNetwork(absl::MakeSpan(runs).subspan(3));
   ASSERT_TRUE(four.ok()) << four.status();
   const auto two_hosts = four->Estimate("all_to_all", bytes, 4, 2);

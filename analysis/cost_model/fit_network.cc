@@ -1,9 +1,9 @@
-// Fits what communication costs to the records of comm_bench:
+// Fits communication costs to the records of comm_bench:
 //
 //   bazel run //analysis/cost_model:fit_network -- --records=comm.jsonl
 //       --json=network.json
 //
-// docs/cost_model.md says how, and what the files are.
+// docs/cost_model.md describes the method and the files.
 
 #include <algorithm>
 #include <cstdint>
@@ -68,7 +68,7 @@ absl::Status CheckFlags() {
   return absl::OkStatus();
 }
 
-// Says on the standard error what was left out.
+// Prints excluded rows to the standard error.
 absl::StatusOr<NetworkModel> FitRecords(const std::string& records) {
   const absl::StatusOr<std::vector<RunTrace>> runs = LoadRuns(records);
   if (!runs.ok()) return absl::InvalidArgumentError(runs.status().message());

@@ -1,4 +1,4 @@
-// The binary, as a person runs it.
+// Tests the binary through its command line.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

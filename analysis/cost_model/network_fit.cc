@@ -1,4 +1,4 @@
-// From the records of comm_bench to curves, and from these to a network.
+// Fits curves to the records of comm_bench, and a network to the curves.
 
 #include <algorithm>
 #include <cmath>
@@ -18,7 +18,7 @@
 namespace rankwise {
 namespace {
 
-// "float32 sum, in place, barrier": how a collective was measured.
+// Returns how a collective was measured: "float32 sum, in place, barrier".
 std::string WayOf(const CollectiveRecord& record) {
   return absl::StrCat(
       record.dtype, record.op.empty() ? "" : " ", record.op,
@@ -27,7 +27,7 @@ std::string WayOf(const CollectiveRecord& record) {
       record.sync);
 }
 
-// Empty, or why the records are not the cost of a call by all ranks.
+// Returns "", or why the records are not the cost of a call by all ranks.
 std::string WhyNotCounted(const CollectiveRecord& record) {
   if (record.layer != "c10d") {
     return absl::StrCat("went through ", record.layer, ", not c10d");
@@ -45,8 +45,8 @@ std::string WhyNotCounted(const CollectiveRecord& record) {
   return "";
 }
 
-// Empty, or why the run's costs are no one's: the model's rings go from host to
-// host, and so cross each host's link once.
+// Returns "", or why the run's costs cannot be used: the model assumes rings
+// from host to host that cross each host's link once.
 std::string WhyNotInOrder(const std::vector<int64_t>& hosts) {
   if (absl::c_is_sorted(hosts)) return "";
   return "did not number its ranks host by host, so that several messages "
@@ -54,8 +54,8 @@ std::string WhyNotInOrder(const std::vector<int64_t>& hosts) {
          "a link at the same time";
 }
 
-// Whether a row's data went from one host to another. A ping-pong is between
-// ranks 0 and 1, and bidirectional between 0 and 1, 2 and 3, and so on.
+// Whether a row's data crossed hosts. A ping-pong is between ranks 0 and 1,
+// bidirectional between 0 and 1, 2 and 3, and so on.
 bool CrossesHosts(const CollectiveRecord& record,
                   const std::vector<int64_t>& hosts) {
   if (record.collective == "ping_pong") return hosts[0] != hosts[1];
@@ -68,10 +68,10 @@ bool CrossesHosts(const CollectiveRecord& record,
   return hosts.front() != hosts.back();
 }
 
-// One collective of one world size, measured in one way.
+// One collective on one world size, measured in one way.
 struct Way {
   CallSeconds calls;
-  std::map<int64_t, std::string> algorithms;  // by bytes: of the first launch
+  std::map<int64_t, std::string> algorithms;  // by bytes; of the first launch
 };
 
 struct Measured {
@@ -115,7 +115,7 @@ class Collector {
   }
 
  private:
-  // Adds the row; else why it does not count.
+  // Adds the row and returns "", or returns why it is excluded.
   std::string WhyNotAdded(const RunTrace& run, const CollectiveRow& row) {
     const CollectiveRecord& first = *row.ranks[0];
     const RunRecord& where = run.ranks[0].run;
@@ -152,7 +152,7 @@ class Collector {
     return "";
   }
 
-  // Of the launch, over all runs.
+  // Returns the launch's number over all runs.
   int64_t NumberOf(const RunTrace& run, const CollectiveRecord& record) {
     const auto next = static_cast<int64_t>(numbers_.size());
     return numbers_
@@ -160,7 +160,7 @@ class Collector {
         .first->second;
   }
 
-  // The one of `ways` with the most sizes, summed over all world sizes.
+  // Returns the one of `ways` with the most sizes, summed over world sizes.
   std::string BestWay(const std::string& collective,
                       const std::map<std::string, Way>& ways) const {
     const auto sizes = [&](const auto& way) {
@@ -178,14 +178,14 @@ class Collector {
   }
 
   std::vector<std::string>* const left_out_;
-  // By collective, backend, world size, hosts and whether it crossed hosts.
+  // By collective, backend, world size, hosts and whether data crossed hosts.
   std::map<std::tuple<std::string, std::string, int64_t, int64_t, bool>,
            Measured>
       measured_;
   // Number of sizes by collective and way, summed over world sizes; a size
   // counts once per world size, however many launches measured it.
   std::map<std::pair<std::string, std::string>, int> sizes_of_way_;
-  // By source, run and launch.
+  // launch numbers by source, run and launch
   std::map<std::tuple<std::string, std::string, int64_t>, int64_t> numbers_;
 };
 
@@ -198,7 +198,7 @@ absl::Status CheckOneBackend(absl::Span<const CollectiveSamples> all) {
       "; fit one at a time"));
 }
 
-// "gloo on HOST", of the first run with calls.
+// Returns "gloo on HOST", of the first run with calls.
 std::string NetworkName(absl::Span<const RunTrace> runs,
                         const BenchmarkSelection& selection,
                         const std::string& backend) {
@@ -210,7 +210,7 @@ std::string NetworkName(absl::Span<const RunTrace> runs,
   return backend;
 }
 
-// Of the samples that crossed hosts, or of the others.
+// Fits the samples that crossed hosts, or the others.
 std::vector<CollectiveCosts> CostsOf(absl::Span<const CollectiveSamples> all,
                                      bool across_hosts,
                                      std::vector<std::string>* left_out) {

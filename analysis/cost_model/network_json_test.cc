@@ -80,7 +80,7 @@ TEST(NetworkJson, OtherFilesAndVersionsAreRefused) {
             HasSubstr("fit the records again")));
 }
 
-// The flat network with something else in its place, and what is complained of.
+// A substitution in the flat network's file, and the expected error.
 struct Break {
   std::string from, to, complaint;
 };
@@ -168,7 +168,7 @@ TEST(NetworkJson, WhatIsNestedDeeplyIsRefused) {
       std::string(
           NetworkFromJson(head + deep + ", \"name\": 1}").status().message()),
       HasSubstr("not a network file, nested too deeply"));
-  // Brackets in a text are none.
+  // Brackets within a string do not count.
   EXPECT_THAT(std::string(NetworkFromJson(head + "\"\\\"" +
                                           std::string(200, '[') + "\"}")
                               .status()
@@ -202,7 +202,7 @@ TEST(NetworkJson, ACollectiveStandsOnce) {
   network.collectives.push_back(network.collectives[0]);
   EXPECT_THAT(
       std::string(NetworkFromJson(NetworkToJson(network)).status().message()),
-      HasSubstr("(/collectives) \"*\" is there a second time"));
+      HasSubstr("(/collectives) \"*\" appears twice"));
 }
 
 }  // namespace

@@ -15,7 +15,7 @@
 namespace rankwise {
 namespace {
 
-// From a median of absolute errors to 95 % of normal ones.
+// Converts a median of absolute errors to the 95 % bound of normal ones.
 constexpr double kErrorAt95 = 1.4826 * 1.959964;
 
 bool IsMessage(absl::string_view collective) {
@@ -23,7 +23,7 @@ bool IsMessage(absl::string_view collective) {
          collective == "bidirectional";
 }
 
-// How much more alpha and beta are on another number of ranks.
+// Factors of alpha and beta between two numbers of ranks.
 struct GrowthFactors {
   double alpha, beta;
 };
@@ -36,8 +36,8 @@ GrowthFactors FactorsTo(const CostCurve& curve, Growth growth,
           BetaGrowth(growth, curve.world_size, curve.hosts)};
 }
 
-// The distance between the ranks per host of the curve and of the layout, as a
-// logarithm; 0 if the curve's hosts are not known.
+// Returns the logarithmic distance between the curve's and the layout's ranks
+// per host; 0 if the curve's hosts are unknown.
 double RanksPerHostApart(const CostCurve& curve, int64_t world_size,
                          int64_t hosts) {
   if (curve.hosts == 0) return 0;
@@ -81,7 +81,7 @@ CostEstimate EstimateBy(const CostCurve& curve, Growth growth, double bytes,
         factors.alpha * (line.alpha_interval.*end - line.alpha_seconds),
         factors.beta * bytes *
             (line.beta_interval.*end - line.beta_seconds_per_byte));
-    // Not added, as both include the spread of launches.
+    // The larger, not the sum: both include the spread of launches.
     return std::hypot(std::max(std::abs(of_median), of_line), off);
   };
   estimate.interval = {std::max(0.0, estimate.seconds - bound(&Interval::low)),
@@ -122,14 +122,14 @@ CostEstimate Mix(const CostEstimate& a, const CostEstimate& b,
           Both(a.conditions, b.conditions)};
 }
 
-// Beyond the measured world sizes.
+// Estimates the cost beyond the measured world sizes.
 CostEstimate ExtrapolateBy(const CollectiveCosts& costs, const CostCurve& curve,
                            double bytes, int64_t world_size, int64_t hosts) {
   CostEstimate estimate =
       EstimateBy(curve, costs.growth, bytes, world_size, hosts);
   estimate.extrapolated = true;
-  // The growth is not in doubt for messages, which are between two ranks at any
-  // world size, and for costs stated by hand.
+  // The growth is certain for messages, which involve two ranks at any world
+  // size, and for stated costs.
   if (!costs.growth_is_assumed || costs.growth == Growth::kFlat ||
       curve.points.empty())
     return estimate;
@@ -143,8 +143,8 @@ CostEstimate ExtrapolateBy(const CollectiveCosts& costs, const CostCurve& curve,
   return estimate;
 }
 
-// For each measured world size, in ascending order, the curve with the nearest
-// number of ranks per host.
+// Returns, for each measured world size in ascending order, the curve with the
+// nearest number of ranks per host.
 std::vector<const CostCurve*> CurvesOfLayout(const CollectiveCosts& costs,
                                              int64_t world_size,
                                              int64_t hosts) {
@@ -160,7 +160,7 @@ std::vector<const CostCurve*> CurvesOfLayout(const CollectiveCosts& costs,
   return curves;
 }
 
-// The one or two curves from which the costs of `world_size` ranks are
+// Returns the one or two curves from which the costs of `world_size` ranks are
 // estimated.
 std::vector<const CostCurve*> CurvesFor(const CollectiveCosts& costs,
                                         int64_t world_size, int64_t hosts) {
@@ -204,7 +204,7 @@ const CollectiveCosts* FindIn(const std::vector<CollectiveCosts>& collectives,
   return any;
 }
 
-// How the costs at one measured world size are taken to another.
+// Describes the scaling of costs from one measured world size to another.
 std::string GrowthLine(const CollectiveCosts& costs, int64_t world_size,
                        int64_t measured) {
   const char* growth = costs.growth == Growth::kRing   ? "grown as in a ring"
@@ -219,7 +219,7 @@ std::string GrowthLine(const CollectiveCosts& costs, int64_t world_size,
                           : " (as between the measured world sizes)");
 }
 
-// Of two independent costs.
+// Adds two independent costs.
 CostEstimate Sum(const CostEstimate& a, const CostEstimate& b) {
   const double seconds = a.seconds + b.seconds;
   const auto off = [&](double Interval::*end) {
@@ -313,7 +313,7 @@ absl::StatusOr<CostEstimate> NetworkModel::Estimate(
       across ? FindAcrossHosts(collective) : Find(collective);
   if (costs != nullptr && !costs->curves.empty()) {
     CostEstimate estimate = EstimateFrom(*costs, bytes, world_size, hosts);
-    // A stated model holds everywhere.
+    // Stated models are valid for any size.
     if (costs->collective == kAnyCollective) estimate.extrapolated = false;
     return estimate;
   }
@@ -374,8 +374,8 @@ std::vector<std::string> NetworkModel::Extrapolations(
   return lines;
 }
 
-// Patarasuk and Yuan 2009: 2 (n - 1) messages of a rank's part, one after the
-// other, each as slow as the slowest link.
+// Patarasuk and Yuan 2009: 2 (n - 1) successive messages of one rank's part,
+// each as slow as the slowest link.
 std::optional<CostEstimate> NetworkModel::RingAcrossHosts(
     double bytes, int64_t world_size) const {
   const CollectiveCosts* messages =

@@ -21,8 +21,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// alpha 100 us +- 10, beta 1 ns/B +- 0.2; measured are 4 sizes, all of them
-// within 5 %.
+// alpha 100 us +- 10, beta 1 ns/B +- 0.2; 4 measured sizes, each within 5 %.
 CostCurve CurveOf(int64_t world_size, double scale) {
   CostCurve curve;
   curve.world_size = world_size;
@@ -55,7 +54,7 @@ TEST(Estimate, AtAMeasuredSizeIsItsMedian) {
   EXPECT_DOUBLE_EQ(cost->seconds, 250e-6);
   EXPECT_FALSE(cost->extrapolated);
   EXPECT_DOUBLE_EQ(network.Estimate("all_reduce", 1e6, 2)->seconds, 1.1e-3);
-  // Half way between 250 us and 1100 us.
+  // Midpoint between 250 us and 1100 us.
   EXPECT_DOUBLE_EQ(network.Estimate("all_reduce", 5.5e5, 2)->seconds, 675e-6);
 }
 
@@ -65,7 +64,7 @@ TEST(Estimate, IntervalHoldsTheMediansAndWhatLiesBetweenThem) {
       Network(Growth::kRing, {curve}).Estimate("all_reduce", 1e5, 2);
   EXPECT_NEAR(exact->interval.low, 0.95 * 200e-6, 1e-10);
   EXPECT_NEAR(exact->interval.high, 1.05 * 200e-6, 1e-10);
-  // Both inner points lie 10 % from the line through their neighbours.
+  // Both inner points deviate by 10 % from the line through their neighbours.
   curve.points[1].median_seconds = 209.9e-6;
   curve.points[1].interval = {209.9e-6, 209.9e-6};
   EXPECT_GT(curve.InterpolationError(), 0.01);
@@ -82,14 +81,14 @@ TEST(Estimate, BeyondWhatWasMeasuredTheLineTellsHowFar) {
   const auto larger =
       Network(Growth::kRing, {curve}).Estimate("all_reduce", 1e8, 2);
   EXPECT_NEAR(larger->seconds, 0.1001, 1e-12);
-  // 20 % of beta, more than the median's 5 %; alpha is next to nothing here.
+  // 20 % of beta, more than the median's 5 %; alpha is negligible here.
   EXPECT_NEAR(larger->interval.high / larger->seconds - 1, 0.2, 1e-3);
   curve.median_relative_error = 0.1;
   const auto off =
       Network(Growth::kRing, {curve}).Estimate("all_reduce", 1e8, 2);
   EXPECT_NEAR(off->interval.high / off->seconds - 1, std::hypot(0.2, 0.2906),
               1e-3);
-  // The last median moves what lies beyond it.
+  // The last median scales the values beyond it.
   curve.points.back().median_seconds *= 1.2;
   EXPECT_NEAR(
       Network(Growth::kRing, {curve}).Estimate("all_reduce", 1e8, 2)->seconds,
@@ -112,7 +111,7 @@ TEST(Estimate, BetweenWorldSizesLiesBetweenTheirCurves) {
       Network(Growth::kFlat, {CurveOf(2, 1), CurveOf(8, 3)});
   const auto cost = network.Estimate("all_reduce", 1e5, 4);
   ASSERT_TRUE(cost.ok()) << cost.status();
-  EXPECT_NEAR(cost->seconds, 400e-6, 1e-10);  // 4 is half way
+  EXPECT_NEAR(cost->seconds, 400e-6, 1e-10);  // 4 is the midpoint
   EXPECT_FALSE(cost->extrapolated);
   EXPECT_NEAR(network.Estimate("all_reduce", 1e5, 8)->seconds, 600e-6, 1e-10);
   EXPECT_NEAR(network.Estimate("all_reduce", 1e5, 64)->seconds, 600e-6, 1e-10);

@@ -1,7 +1,7 @@
-// A network as people and other programs take it: JSON, a table, the flags of
-// one simulator and the file of another.
+// Representations of a network: JSON, a table, the flags of
+// //parallel/pipeline:show and the file of ASTRA-sim.
 
-// The JSON library's errors hold the JSON pointer of the broken value.
+// Makes the JSON library's errors include the JSON pointer of the value.
 #define JSON_DIAGNOSTICS 1
 
 #include <cmath>
@@ -28,7 +28,7 @@
 namespace rankwise {
 
 // The form of docs/cost_model.md. The JSON library finds these functions by
-// their names, and throws Json::exception for what a file should not hold.
+// name; they throw Json::exception for invalid files.
 
 using Json = nlohmann::ordered_json;
 
@@ -66,13 +66,12 @@ static void to_json(Json& json, const CollectiveCosts& costs) {
           {"curves", costs.curves}};
 }
 
-// Throws what `json` must be unless `ok`.
+// Throws an error that names the requirement unless `ok`.
 static void Require(bool ok, const Json& json, const char* what) {
   if (!ok) throw Json::other_error::create(599, what, &json);
 }
 
-// Larger ones are no times or sizes, and what is computed with them would not
-// be finite.
+// Larger values are not valid times or sizes, and could make results infinite.
 static constexpr double kLargestNumber = 1e18;
 static constexpr int64_t kMostRanks = 1'000'000'000;
 
@@ -82,7 +81,7 @@ static void ReadNumber(const Json& json, double& number) {
           "must be a number that is not negative, and at most 1e18");
 }
 
-// Texts are printed.
+// Texts are printed to the terminal.
 static void ReadText(const Json& json, std::string& text) {
   json.get_to(text);
   Require(absl::c_none_of(text, absl::ascii_iscntrl), json,
@@ -117,7 +116,7 @@ static void from_json(const Json& json, CostLine& line) {
                            "beta_seconds_per_byte", "beta_interval"});
 }
 
-// Curves and points are looked up by their sizes.
+// Curves and points are searched by size.
 template <typename T, typename Size>
 static void ReadAscending(const Json& json, Size size, std::vector<T>& list) {
   json.get_to(list);
@@ -205,10 +204,10 @@ constexpr char kFormat[] = "rankwise network";
 constexpr int kVersion = 2;
 constexpr double kAstraSimGigabyte = 1 << 30;
 
-// Of the JSON library's errors.
+// An error code of the JSON library.
 constexpr int kNumberOverflow = 406;
 
-// Without the name of the exception in brackets.
+// Returns the error without the exception's name in brackets.
 absl::Status Explained(const Json::exception& error) {
   const std::vector<std::string> parts =
       absl::StrSplit(error.what(), absl::MaxSplits("] ", 1));
@@ -221,8 +220,8 @@ absl::Status NotANetwork(absl::string_view why) {
       kFormat, "\", as //analysis/cost_model:fit_network --json writes"));
 }
 
-// Whether arrays and objects lie in each other more than 100 deep: the JSON
-// library copies them by recursion, for which the stack must suffice.
+// Whether arrays and objects are nested more than 100 deep: the JSON library
+// copies them by recursion, which could exhaust the stack.
 bool IsNestedTooDeeply(absl::string_view json) {
   constexpr int kDeepest = 100;
   int depth = 0;
@@ -231,7 +230,7 @@ bool IsNestedTooDeeply(absl::string_view json) {
     const char c = json[i];
     if (c == '"') is_quoted = !is_quoted;
     if (is_quoted) {
-      if (c == '\\') ++i;  // what it escapes may be a quote
+      if (c == '\\') ++i;  // may escape a quote
       continue;
     }
     if (c == '[' || c == '{') ++depth;
@@ -241,8 +240,7 @@ bool IsNestedTooDeeply(absl::string_view json) {
   return false;
 }
 
-// Of a file that may hold anything: what is nested deeply is neither copied nor
-// shown.
+// Must not copy or print deeply nested values: the file is untrusted.
 absl::Status CheckHead(const Json& json) {
   const auto format = json.find("format"), version = json.find("version");
   if (!json.is_object() || format == json.end() || *format != kFormat)
@@ -257,7 +255,7 @@ absl::Status CheckHead(const Json& json) {
       ": fit the records again by //analysis/cost_model:fit_network --json"));
 }
 
-// The sizes that were measured.
+// Returns the range of the measured sizes.
 std::string RangeText(const CostCurve& curve) {
   if (curve.points.empty()) return "any";
   const double first = curve.points.front().bytes;
@@ -288,7 +286,7 @@ size_t WorldSizes(const CollectiveCosts& costs) {
   return sizes.size();
 }
 
-// A row per curve, and how each collective grows.
+// Returns a row per curve, and the growth of each collective.
 std::string CostsText(const std::vector<CollectiveCosts>& collectives) {
   TextTable table({"collective", "ranks", "hosts", "launches", "measured",
                    "alpha us", "interval", "beta ns/B", "interval", "GB/s",
@@ -323,7 +321,7 @@ std::string CostsText(const std::vector<CollectiveCosts>& collectives) {
   return text;
 }
 
-// Null where no messages were measured, within a host or between hosts.
+// Returns nullptr if no messages were measured, within a host or between hosts.
 const CollectiveCosts* CostsOfMessages(const NetworkModel& network) {
   const CollectiveCosts* within =
       network.Find(network.MessagesName(/*across_hosts=*/false));
@@ -354,7 +352,7 @@ absl::StatusOr<NetworkModel> NetworkFromJson(absl::string_view text) {
   } catch (const Json::parse_error& error) {
     return NotANetwork(absl::StrCat(", no JSON from byte ", error.byte, " on"));
   } catch (const Json::out_of_range& error) {
-    // Of a number in the text, or of a field that is missing.
+    // A number in the text, or a missing field.
     if (error.id == kNumberOverflow)
       return NotANetwork(", a number is too large");
     return Explained(error);

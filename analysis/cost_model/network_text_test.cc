@@ -11,7 +11,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// 10 us and 2 ns/B by the line; at 1000 bytes twice as much was measured.
+// 10 us and 2 ns/B by the line; at 1000 bytes, twice the line's duration.
 NetworkModel NetworkWith(const std::string& collective) {
   NetworkModel network = FlatNetwork(1e-5, 2e-9);
   network.collectives[0].collective = collective;
@@ -73,8 +73,8 @@ TEST(ShowFlags, AreThoseOfTheLink) {
             "--link=1.5e-05,2e-09 --bytes=65536");
 }
 
-// The delay of one message by ASTRA-sim's congestion-unaware ring: hops *
-// latency + bytes / (bandwidth * 2^30 / 10^9) ns.
+// Delay of one message in ASTRA-sim's congestion-unaware ring: hops * latency +
+// bytes / (bandwidth * 2^30 / 10^9) ns.
 TEST(AstraSimNetwork, GivesBackTheLineUnderItsOwnFormula) {
   const auto text = AstraSimNetwork({1.5e-5, 2e-9, ""}, 4);
   ASSERT_TRUE(text.ok()) << text.status();

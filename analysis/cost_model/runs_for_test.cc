@@ -48,8 +48,8 @@ std::vector<double> CallsForTest(double seconds, const NoiseForTest& noise,
                                  std::mt19937_64& random) {
   std::normal_distribution<double> normal;
   std::uniform_real_distribution<double> uniform;
-  // The tail lies above the median, which is then a higher quantile of the
-  // rest.
+  // The tail lies above the median, which is therefore a higher quantile of the
+  // other calls.
   const double shift = noise.spread * NormalQuantile(0.5 / (1 - noise.tail));
   const double middle =
       seconds * std::exp(noise.deviation * normal(random) - shift);

@@ -1,5 +1,4 @@
-// Calls and runs of comm_bench made up with a known truth, noisy as a machine's
-// are.
+// Synthetic calls and runs of comm_bench with known costs and realistic noise.
 #ifndef RANKWISE_ANALYSIS_COST_MODEL_RUNS_FOR_TEST_H_
 #define RANKWISE_ANALYSIS_COST_MODEL_RUNS_FOR_TEST_H_
 
@@ -15,18 +14,18 @@ namespace rankwise {
 
 struct NoiseForTest {
   int calls = 40;
-  double spread = 0.1;   // of the logarithm of a call's time
-  double tail = 0.05;    // share of the calls that take up to 11 times as long
-  double deviation = 0;  // of a size's logarithm from the line
+  double spread = 0.1;     // of the logarithm of a call's time
+  double tail = 0.05;      // share of calls that take up to 11 times as long
+  double deviation = 0;    // of a size's logarithm from the line
   double correlation = 0;  // lag-1, of the logarithms of successive calls
 };
 
-// `noise.calls` calls whose median is `seconds`, but for a deviation that they
-// share.
+// Returns `noise.calls` calls with median `seconds`, up to a deviation common
+// to all of them.
 std::vector<double> CallsForTest(double seconds, const NoiseForTest& noise,
                                  std::mt19937_64& random);
 
-// How often something held in many trials. Prints its share.
+// Share of trials in which a condition held. Prints it.
 class ShareForTest {
  public:
   void Add(bool held);
@@ -54,16 +53,16 @@ struct BenchRunForTest {
   int64_t launch = 0;
 };
 
-// One run per launch. All times of a launch share a random factor, whose
-// logarithm has the scale `launch_deviation` and is normal, or Student's t with
-// 3 degrees of freedom if `tail`. Seeds follow from `config.seed`.
+// Returns one run per launch. All times of a launch share a random factor,
+// whose logarithm has the scale `launch_deviation` and is normal, or Student's
+// t with 3 degrees of freedom if `tail`. Seeds follow from `config.seed`.
 std::vector<RunTrace> MakeLaunches(const BenchRunForTest& config, int launches,
                                    double launch_deviation, bool tail = false);
 
-// A row per collective and size. Rank 1 is the slowest, the others take half as
-// long; ping_pong has two trips. Iterations other than the last are
-// `seconds(bytes)` with noise for each call; the last is 100 times as long, and
-// late by rank 0's record alone.
+// Returns a run with a row per collective and size. Rank 1 is the slowest, the
+// others take half as long; ping_pong has two trips. Iterations are
+// `seconds(bytes)` with noise per call, except the last, which takes 100 times
+// as long and is listed as late by rank 0 only.
 RunTrace MakeBenchRun(const BenchRunForTest& config);
 
 }  // namespace rankwise

@@ -1,5 +1,5 @@
-// Networks of two links whose truth is known: messages within a host and
-// between hosts, and rings of them.
+// Networks of two known links: messages within a host and between hosts, and
+// rings of messages.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -49,7 +49,7 @@ BenchRunForTest Bench(const std::string& collective, int64_t ranks,
   return run;
 }
 
-// What one host tells of all-reduces, and messages of both links.
+// Fits all-reduces on one host, and messages over both links.
 NetworkModel Fit(uint64_t seed, const std::vector<BenchRunForTest>& more = {}) {
   std::vector<RunTrace> runs = {
       MakeBenchRun(Bench("ping_pong", 2, 1, 10 * seed)),
