@@ -1,4 +1,4 @@
-// Whether a run has diverged (--on_nan), decided by all ranks together.
+// Detects that a run has diverged (--on_nan), by agreement of all ranks.
 #ifndef RANKWISE_TRAINERS_LOOP_DIVERGENCE_H_
 #define RANKWISE_TRAINERS_LOOP_DIVERGENCE_H_
 
@@ -14,11 +14,11 @@
 
 namespace rankwise {
 
-// The number of steps in a row without a finite loss with which a run has
-// diverged.
+// Returns the number of consecutive steps without a finite loss after which a
+// run counts as diverged.
 int64_t NonFiniteStepsToDiverge(Precision precision);
 
-// "nan", whose sign is meaningless, "inf" or "-inf".
+// Returns "nan" (regardless of its sign), "inf" or "-inf".
 std::string NonFiniteText(double value);
 
 // "the loss of step 2 is nan on rank 0".
@@ -31,20 +31,20 @@ class DivergenceCheck {
   static absl::StatusOr<DivergenceCheck> Create(const TrainConfig& config,
                                                 const Worker& worker);
 
-  // Whether a run that has diverged ends: under OnNan::kStop, unless its ranks
-  // exchange nothing, so that the losses are not those of training.
+  // Returns whether a diverged run ends: under OnNan::kStop, unless its ranks
+  // exchange nothing, in which case the losses are not those of training.
   bool stops() const { return stops_; }
 
-  // Whether First() is collective.
+  // Returns whether First() is collective.
   bool compares_ranks() const { return control_ != nullptr; }
 
-  // If ranks compare, that of the earliest step on any rank, the same on all of
-  // them; otherwise `mine`.
+  // Returns the earliest non-finite value of any rank, identical on all of
+  // them, if ranks compare; otherwise `mine`.
   NonFinite First(const NonFinite& mine);
 
  private:
   bool stops_ = true;
-  std::unique_ptr<Control> control_;  // null if ranks do not compare
+  std::unique_ptr<Control> control_;  // nullptr if ranks do not compare
 };
 
 }  // namespace rankwise

@@ -12,7 +12,7 @@
 namespace rankwise {
 namespace {
 
-// "pp and dp cross nodes", "on one node".
+// Returns "pp and dp cross nodes of 4 ranks" or "on one node".
 std::string DescribeNodes(const Worker& worker) {
   if (worker.env.local_world_size == worker.env.world_size)
     return "on one node";
@@ -25,7 +25,7 @@ std::string DescribeNodes(const Worker& worker) {
                       " nodes of ", worker.env.local_world_size, " ranks");
 }
 
-// Of weights that another rank along pp or tp counts in the norm.
+// Returns the weights that another rank along pp or tp counts in the norm.
 std::vector<std::string> CountedElsewhere(const Worker& worker,
                                           const Model& model) {
   std::vector<std::string> names;

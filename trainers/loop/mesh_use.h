@@ -1,4 +1,4 @@
-// What a training run makes of its ranks' mesh.
+// Use of the ranks' mesh by a training run.
 #ifndef RANKWISE_TRAINERS_LOOP_MESH_USE_H_
 #define RANKWISE_TRAINERS_LOOP_MESH_USE_H_
 
@@ -12,23 +12,24 @@
 
 namespace rankwise {
 
-// How `split` divides the model between this rank and those along tp and cp.
-// What it waits for is added to the last two, which outlive all use.
+// Returns the division of the model by `split` between this rank and those
+// along tp and cp. Exposed communication is added to the last two arguments,
+// which must outlive all use.
 ModelParallel ParallelOf(const Worker& worker, const ModelSplit& split,
                          ExposedComm* tensor_exposed,
                          ExposedComm* context_exposed);
 
-// Clipping sees the norm of the whole model from now on, of which the ranks
-// along pp and tp, and those of `shard`, have parts.
+// From now on clipping uses the norm of the whole model, whose parts are held
+// by the ranks along pp and tp and by those of `shard`.
 void ShareNorm(const Worker& worker, const Model& model, const Group& shard,
                Optimizer& optimizer);
 
-// "mesh: pp 2, dp 1, cp 1, tp 2 (tp's ranks are neighbours), on one node"; on
-// several nodes, which axes cross them. "" where the ranks are all along one
-// axis.
+// Returns "mesh: pp 2, dp 1, cp 1, tp 2 (ranks along tp are neighbours), on one
+// node"; on several nodes, the axes that cross them. "" if all ranks are along
+// one axis and tp does not cross nodes.
 std::string DescribeMesh(const Worker& worker);
 
-// What to say where tp crosses nodes: how much it sends there. Else "".
+// Returns a warning with tp's traffic if tp crosses nodes, else "".
 std::string WarnOfTensorAcrossNodes(const TrainConfig& config,
                                     const Worker& worker,
                                     const ModelSpec& model);

@@ -15,37 +15,37 @@
 
 namespace rankwise {
 
-// What sharded data parallelism divides among `ranks` (Rajbhandari et al. 2020,
-// "ZeRO", section 5), every tensor along its first dimension: the optimizer's
+// Sharding by sharded data parallelism among `ranks` (Rajbhandari et al. 2020,
+// "ZeRO", section 5), of every tensor along its first dimension: the optimizer
 // state from stage 1 on, gradients from 2, parameters from 3.
 struct Sharding {
   ShardingConfig config = {.stage = 0};
   std::string units = "block";  // as in ZeroConfig
   int ranks = 1;
-  bool recompute = false;  // layers keep their input only
+  bool recompute = false;  // layers store only their input
 
-  // Parameters are gathered and used in 16 bits.
+  // Returns whether parameters are gathered and used in 16 bits.
   bool has_bf16() const {
     return config.stage > 0 && config.parameter_type.has_value();
   }
 };
 
-// By default all of the model.
+// By default the whole model.
 struct ModelPlacement {
-  std::vector<LayerRange> layers;    // empty: all
-  std::vector<c10::Device> devices;  // one per layer; empty: the worker's
-  // Has the model's first or last layer. Others count examples, but need not
-  // see them.
+  std::vector<LayerRange> layers;    // if empty, all layers
+  std::vector<c10::Device> devices;  // one per layer; if empty, the worker's
+  // The rank holds the model's first or last layer. Other ranks count examples
+  // without reading them.
   bool reads_data = true;
   Sharding sharding;
-  // What a pipeline's rank runs in a step, in order; sections are layers.
-  // Empty: forward and backward of all layers for each micro-batch.
+  // Passes of a pipeline's rank in one step, in order; sections are layers. If
+  // empty, forward and backward of all layers for each micro-batch.
   std::vector<SectionPass> passes;
-  // Of the whole model in one process, which divide each micro-batch among
-  // them; the memory is that of the first.
+  // Replicas of the whole model in one process, among which each micro-batch is
+  // divided; the computed memory is the first replica's.
   int replicas = 1;
-  // What the micro-batches under way keep for backward, computed; none: there
-  // is one, through all layers.
+  // Computed bytes that the micro-batches in flight store for backward; nullopt
+  // for one micro-batch through all layers.
   std::optional<int64_t> activation_bytes;
 };
 

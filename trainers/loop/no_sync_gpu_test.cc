@@ -1,6 +1,6 @@
-// Between two log steps, nothing that the training loop gives to the GPU makes
-// the host wait for it: not the loader nor the step. (Waits of the clock and of
-// the log are by events, which this cannot see: step_log_test.)
+// Between log steps, no work that the training loop submits to the GPU makes
+// the host wait for it, neither in the loader nor in the step. (The clock and
+// the log wait for events, which this test cannot detect: step_log_test.)
 #include <ATen/ops/ones.h>
 #include <c10/core/Device.h>
 #include <c10/util/Exception.h>
@@ -28,8 +28,8 @@ namespace rankwise {
 namespace {
 
 const c10::Device kGpu(c10::kCUDA, 0);
-// In the steps before, memory is taken and kernels are chosen; and the loss is
-// read after kLogEvery, 2 * kLogEvery, ...
+// Earlier steps allocate memory and choose kernels. The loss is read after
+// kLogEvery, 2 * kLogEvery, ...
 constexpr int64_t kLogEvery = 20;
 constexpr int64_t kFirst = kLogEvery + 1, kLast = 2 * kLogEvery - 1;
 
@@ -66,8 +66,7 @@ MakeEngine EngineOf() {
   };
 }
 
-// Trains with waiting refused in steps kFirst to kLast, and from the end of one
-// to the begin of the next.
+// Trains with waits refused in steps kFirst to kLast, and between them.
 absl::Status Train(const TrainConfig& config, const MakeEngine& make_engine) {
   Worker worker;
   worker.trainer = "no_sync_gpu_test";

@@ -14,22 +14,22 @@
 namespace rankwise {
 namespace {
 
-// Positions in the tensor of sums. A prediction is an example's class, or each
-// of its tokens.
+// Indices into the tensor of sums. A prediction is an example's class, or one
+// per token.
 enum Sum : int64_t { kLoss, kCorrect, kPredictions, kExamples, kSums };
 
 }  // namespace
 
 torch::Tensor Objective::LossShare(
     const Batch& micro_batch, absl::Span<const Batch> micro_batches) const {
-  // Casts of a step that failed halfway.
+  // Drop casts of a step that failed halfway.
   if (&micro_batch == &micro_batches.front() && precision_ != Precision::kFp32)
     at::autocast::clear_cache();
   const bool others_follow =
       &micro_batch >= micro_batches.data() &&
       &micro_batch + 1 < micro_batches.data() + micro_batches.size();
-  // An engine that gathers weights for a layer also frees them, and may compute
-  // the layer again in backward.
+  // An engine that gathers weights for a layer also frees them, and may
+  // recompute the layer in backward.
   const bool keeps_casts = others_follow && !model_->forward_is_collective();
   return ShareOfMean(Loss(micro_batch, keeps_casts), micro_batch,
                      micro_batches);

@@ -1,5 +1,5 @@
-// What training minimises: a model's loss on a batch, in --precision; and its
-// evaluation over the whole test set, every example counted once, whatever the
+// The training objective: a model's loss on a batch, in --precision; and its
+// evaluation over the whole test set, which counts every example once for any
 // world size.
 #ifndef RANKWISE_TRAINERS_LOOP_OBJECTIVE_H_
 #define RANKWISE_TRAINERS_LOOP_OBJECTIVE_H_
@@ -25,9 +25,9 @@
 namespace rankwise {
 
 // Not nestable. Weights are cast once per scope. A scope with `keeps_casts`
-// leaves its casts to the scopes after it; the next scope without it still uses
-// them, and drops them at its end. Kept casts do not follow a change of the
-// weight, and those made without gradients have none.
+// leaves its casts to later scopes; the next scope without it still uses them
+// and drops them at its end. Cached casts do not follow changes of the weight,
+// and casts made without gradients have none.
 class AutocastScope {
  public:
   // Does nothing under kFp32.
@@ -63,8 +63,8 @@ inline int64_t CountExamples(absl::Span<const Batch> batches) {
   return examples;
 }
 
-// `loss`, the mean over `micro_batch`, weighted as its part of the mean over
-// all of `micro_batches`.
+// Returns `loss`, the mean over `micro_batch`, weighted as its part of the mean
+// over all of `micro_batches`.
 inline torch::Tensor ShareOfMean(const torch::Tensor& loss,
                                  const Batch& micro_batch,
                                  absl::Span<const Batch> micro_batches) {
@@ -82,30 +82,30 @@ class Objective {
         precision_(precision),
         device_(device) {}
 
-  // The model's output for `data` [B, example_shape...].
+  // Returns the model's output for `data` [B, example_shape...].
   torch::Tensor Output(const torch::Tensor& data) const {
     AutocastScope autocast(precision_, device_.type());
     return model_->Forward(data);
   }
 
-  // Scalar, mean over the batch that `output` is of.
+  // Returns a scalar, the mean over the batch of `output`.
   torch::Tensor LossOf(const torch::Tensor& output,
                        const torch::Tensor& target) const {
     AutocastScope autocast(precision_, device_.type());
     return model_->LossOf(output, target);
   }
 
-  // Scalar, mean over the batch.
+  // Returns a scalar, the mean over the batch.
   torch::Tensor Loss(const Batch& batch) const {
     return Loss(batch, /*keeps_casts=*/false);
   }
 
-  // `micro_batch`'s part of the mean loss over all of `micro_batches`, so that
-  // gradients accumulated over them equal those of one large batch, also when
-  // the last one is smaller. For the elements of `micro_batches` in their
-  // order, between which weights may not change: unless an engine gathers them
-  // for each forward, they are cast once for all. Where other threads cast the
-  // same weights, use ShareOfMean of Loss.
+  // Returns `micro_batch`'s part of the mean loss over all of `micro_batches`,
+  // so that accumulated gradients equal those of one large batch, even if the
+  // last micro-batch is smaller. Call for the elements of `micro_batches` in
+  // order, without changing weights in between: weights are cast once for all
+  // of them, unless an engine gathers them for each forward. If other threads
+  // cast the same weights, use ShareOfMean of Loss.
   torch::Tensor LossShare(const Batch& micro_batch,
                           absl::Span<const Batch> micro_batches) const;
 
@@ -124,22 +124,23 @@ class Objective {
   torch::Device device_;
 };
 
-// Batches of one example, as many as other ranks along dp have more than this
-// one's `forwards`: where all have to run as many.
+// Returns batches of one example, one for each forward that the rank along dp
+// with the most forwards runs beyond this rank's `forwards`: for models whose
+// forward is collective.
 std::vector<Batch> SpareBatches(const TrainingData& data, const Worker& worker,
                                 int64_t forwards);
 
-// Every rank evaluates its share; collective where worker.comm is set. Internal
-// error if the ranks together did not see exactly the test set. `output`, if
-// not null, is called instead of objective.Output.
+// Every rank evaluates its share; collective if worker.comm is set. Internal
+// error if the ranks together did not evaluate exactly the test set. `output`,
+// if not nullptr, replaces objective.Output.
 absl::StatusOr<EvalRecord> Evaluate(
     const Objective& objective, TrainingData& data, const Worker& worker,
     int64_t epoch,
     const std::function<torch::Tensor(const torch::Tensor& data)>& output =
         nullptr);
 
-// Batch norm and dropout behave as at inference, and nothing records
-// gradients, while it lives.
+// During its lifetime batch norm and dropout run in inference mode, and
+// gradients are not recorded.
 class EvaluationMode {
  public:
   explicit EvaluationMode(Model& model)
@@ -156,8 +157,8 @@ class EvaluationMode {
   const bool was_training_;
 };
 
-// What a rank adds up over the batches whose outputs it sees; ranks that see
-// none take part in Finish all the same.
+// A rank's sums over the batches whose outputs it has; ranks without outputs
+// must call Finish too.
 class EvaluationSums {
  public:
   EvaluationSums(LossKind kind, torch::Device device);
@@ -165,7 +166,7 @@ class EvaluationSums {
   // output [B, C] or [B, T, C] and target [B] or [B, T]; [B, k] for regression.
   void Add(const torch::Tensor& output, const torch::Tensor& target);
 
-  // The result over all ranks, as Evaluate gives it.
+  // Returns the result over all ranks, as Evaluate does.
   absl::StatusOr<EvalRecord> Finish(const TrainingData& data,
                                     const Worker& worker, int64_t epoch);
 

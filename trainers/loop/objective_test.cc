@@ -68,7 +68,7 @@ TEST_F(ObjectiveTest, Bf16ComputesInBf16AndLeavesTheWeightsAlone) {
               objective_.Loss(batch).item<double>(), 0.05);
 }
 
-// Counts the weights that are cast on this thread during its lifetime.
+// Counts the weights cast on this thread during its lifetime.
 class CastCount {
  public:
   CastCount() { count = 0; }
@@ -104,7 +104,7 @@ class MicroBatchesInBf16Test : public ::testing::Test {
     }
   }
 
-  // The losses and gradients of parts_, one after the other.
+  // Returns the losses and gradients of parts_, in order.
   template <typename LossOfPart>
   std::vector<torch::Tensor> Train(const LossOfPart& loss_of) {
     model_->zero_grad();
@@ -151,7 +151,7 @@ TEST_F(MicroBatchesInBf16Test, CastWeightsOnce) {
 }
 
 TEST_F(MicroBatchesInBf16Test, GiveTheSameBitsAsWeightsCastEachTime) {
-  // The second step has other weights, so it must not use earlier casts.
+  // The second step changes the weights, so it must not use earlier casts.
   for (int step = 0; step < 2; ++step) {
     const std::vector<torch::Tensor> once = TrainCastingOnce();
     const std::vector<torch::Tensor> each_time = TrainCastingEachTime();
@@ -170,13 +170,13 @@ TEST_F(MicroBatchesInBf16Test, DoNotUseCastsOfAStepThatWasNotFinished) {
     for (torch::Tensor parameter : model_->parameters()) parameter.mul_(1.25);
   }
   const torch::Tensor after = half_.LossShare(parts_[0], parts_).detach();
-  half_.LossShare(parts_[2], parts_);  // the last drops the casts
+  half_.LossShare(parts_[2], parts_);  // the last one drops the casts
   EXPECT_FALSE(after.equal(before));
   EXPECT_TRUE(
       after.equal(ShareOfMean(half_.Loss(parts_[0]), parts_[0], parts_)));
 }
 
-// Gives every image the same logits, in which class 3 wins.
+// Returns the same logits for every image, in which class 3 wins.
 class AlwaysThree : public Model {
  public:
   torch::Tensor Forward(const torch::Tensor& input) override {
@@ -219,7 +219,7 @@ TEST(EvaluateTest, CountsEveryTestExampleOnce) {
   EXPECT_NEAR(result->mean_loss, expected, 1e-5);
 }
 
-// Gives every token the same logits, in which token 3 wins.
+// Returns the same logits for every token, in which token 3 wins.
 class AlwaysTokenThree : public Model {
  public:
   torch::Tensor Forward(const torch::Tensor& input) override {

@@ -43,7 +43,7 @@ std::vector<torch::Tensor> Gradients(
   return gradients;
 }
 
-// What one call of a fused kernel updates: parameters on one device.
+// Arguments of one call of a fused kernel: parameters on one device.
 struct Selection {
   std::vector<torch::Tensor> parameters, gradients;
   std::vector<std::vector<torch::Tensor>> moments;  // as Optimizer::moments_
@@ -51,8 +51,8 @@ struct Selection {
 
 constexpr std::array kAdamMoments = {"exp_avg", "exp_avg_sq", "step"};
 
-// Adam, and AdamW, which takes the weight decay from the weights and not by way
-// of the gradient. `rate`: a double, or a scalar on the device.
+// Adam, and AdamW, which applies weight decay to the weights instead of the
+// gradient. `rate`: a double, or a scalar on the device.
 template <typename Rate>
 void UpdateByAdam(Selection& selected, const OptimizerConfig& config,
                   const Rate& rate,
@@ -73,12 +73,11 @@ void UpdateByAdam(Selection& selected, const OptimizerConfig& config,
   } else {
     run([](auto&&... args) { at::_fused_adam_(args...); });
   }
-  // With found_inf the kernel changes nothing; the count is taken back here.
+  // With found_inf the kernel changes nothing; restore the count.
   if (found_inf.has_value()) at::_foreach_add_(steps, *found_inf, /*alpha=*/-1);
 }
 
-// A momentum that starts at zero gives the first step's `buffer = gradient` by
-// itself.
+// Momentum initialised to zero yields `buffer = gradient` in the first step.
 template <typename Rate>
 void UpdateBySgd(Selection& selected, const OptimizerConfig& config,
                  const Rate& rate,
@@ -98,7 +97,7 @@ double LearningRate::At(int64_t step) const {
     return peak * static_cast<double>(step) / static_cast<double>(warmup_steps);
   }
   if (!cosine) return peak;
-  // The peak is at the last step of the warm-up, or at the first of all.
+  // The peak is at the last warm-up step, or at step 1 without warm-up.
   const int64_t peak_step = std::max<int64_t>(warmup_steps, 1);
   const double progress =
       static_cast<double>(step - peak_step) /
@@ -264,7 +263,7 @@ std::vector<std::vector<size_t>> Optimizer::ByDevice(
 }
 
 torch::Tensor Optimizer::GradNorm(const std::vector<size_t>& active) const {
-  // A stage without parameters takes part in the sum too.
+  // A stage without parameters also takes part in the sum.
   const torch::Device device =
       parameters_.empty() ? torch::Device(at::kCPU) : parameters_[0].device();
   std::vector<torch::Tensor> norms;

@@ -72,8 +72,8 @@ std::unique_ptr<TwoLayers> SeededModel() {
   return std::make_unique<TwoLayers>();
 }
 
-// Trains a copy each with `ours` and LibTorch's optimizer on the same data; the
-// largest difference of any weight.
+// Trains one copy with `ours` and one with LibTorch's optimizer on the same
+// data; returns the largest difference of any weight.
 template <typename Reference, typename Options>
 double DifferenceAfterTraining(const OptimizerConfig& config, Options options) {
   auto ours = SeededModel();
@@ -294,9 +294,9 @@ bool IsOfTheScaler(const std::string& name) {
   return name.rfind("grad_scaler.", 0) == 0;
 }
 
-// What torch.amp.GradScaler("cpu", init_scale=4, growth_interval=2) of PyTorch
-// 2.11 gives around torch.optim.Adam for the same finite and infinite inputs;
-// by hand: the third step overflows, and the count starts anew.
+// Expected: the values of torch.amp.GradScaler("cpu", init_scale=4,
+// growth_interval=2) of PyTorch 2.11 with torch.optim.Adam for the same finite
+// and infinite inputs. The third step overflows, and the count restarts.
 TEST(GradScalerTest, ScalesAndStepsAreThoseOfPyTorch) {
   Training training(Named("adam"));
   training.optimizer->UseGradScaler(kQuick);
@@ -347,8 +347,8 @@ TEST_P(GradScalerOfTest, AnOverflowChangesNothingButTheScale) {
   EXPECT_EQ(training.optimizer->grad_scaler()->scale(), 65536 / 4);
 }
 
-// A power of two takes no bits from fp32 gradients: what differs would be
-// gradients that were clipped or used before they were unscaled.
+// A power of two loses no bits of fp32 gradients: a difference would show that
+// gradients were clipped or used before they were unscaled.
 TEST_P(GradScalerOfTest, WithoutOverflowTrainsAsWithoutScaler) {
   OptimizerConfig config = Named(GetParam());
   config.clip_grad_norm = 0.25;

@@ -1,4 +1,4 @@
-// Forwards that keep nothing for backward but their input (Chen et al. 2016,
+// Forwards that store only their input for backward (Chen et al. 2016,
 // "Training Deep Nets with Sublinear Memory Cost").
 #ifndef RANKWISE_TRAINERS_LOOP_RECOMPUTE_H_
 #define RANKWISE_TRAINERS_LOOP_RECOMPUTE_H_
@@ -12,8 +12,8 @@
 
 namespace rankwise {
 
-// forward(x), which backward runs again, in `precision`; for a forward that
-// then gives the same result. It may change `buffers`, which the second run
+// Returns forward(x), which backward recomputes in `precision`; `forward` must
+// give the same result again. It may change `buffers`, which the second run
 // restores. If `x` needs no gradient, such as a model's input, nothing is
 // recomputed, since backward would not be called.
 torch::Tensor Recomputed(const Model::LayerForward& forward,

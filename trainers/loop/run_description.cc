@@ -45,7 +45,7 @@ absl::StatusOr<RunRecord> DescribeTrainer(const TrainConfig& config,
   const ExampleUnit unit = UnitOf(spec);
   record.example = unit.example;
   record.tokens_per_example = unit.tokens_per_example;
-  if (worker.readers > 0) return record;  // the ranks are no mesh
+  if (worker.readers > 0) return record;  // the ranks do not form a mesh
   for (const MeshAxis& axis : worker.layout.axes())
     record.mesh.push_back({axis.name, axis.size});
   return record;

@@ -1,4 +1,4 @@
-// How a training run describes itself, in its output and in its run record.
+// The description of a training run, in its output and in its run record.
 #ifndef RANKWISE_TRAINERS_LOOP_RUN_DESCRIPTION_H_
 #define RANKWISE_TRAINERS_LOOP_RUN_DESCRIPTION_H_
 
@@ -19,16 +19,17 @@ namespace rankwise {
 // each token, an image if it has channels, height and width.
 ExampleUnit UnitOf(const ModelSpec& model);
 
-// FLOPs of forward and backward per example, on one of this rank's devices: the
-// CPU is one, whatever its slots. `replicas`, as in ModelPlacement, divide the
-// examples, and count even where they share a device, as ranks do.
+// Returns the FLOPs of forward and backward per example on one of this rank's
+// devices; all slots of the CPU are one device. `replicas`, as in
+// ModelPlacement, divide the examples, and count separately even on a shared
+// device, like ranks.
 double TrainingFlops(const ModelSpec& spec, const Worker& worker, int replicas);
 
 absl::StatusOr<RunRecord> DescribeTrainer(const TrainConfig& config,
                                           const Worker& worker,
                                           const ModelSpec& spec);
 
-// "cpu, 2 threads, gloo".
+// Returns "cpu, 2 threads, gloo".
 std::string DescribeRank(const Worker& worker);
 
 struct TrainingLength {
@@ -38,16 +39,17 @@ struct TrainingLength {
   int64_t steps = 0;
 };
 
-// The lines printed at the start of a run.
+// Returns the lines printed at the start of a run.
 std::vector<std::string> DescribeTraining(const TrainConfig& config,
                                           const Worker& worker,
                                           const ModelSpec& spec,
                                           const TrainingLength& length);
 
-// "" if no warning is needed.
+// Returns "" if no warning is needed.
 std::string WarnOfSmallBatchNorm(const TrainConfig& config, const Model& model);
 
-// For a run that is continued (`why`: --resume, a restart) after its last step.
+// For a run that is continued after its last step. `why`: --resume, or a
+// restart.
 std::string DescribeNothingLeft(const std::string& why,
                                 const TrainConfig& config, int64_t steps);
 

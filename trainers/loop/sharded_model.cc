@@ -17,7 +17,7 @@ namespace {
 
 constexpr double kMostMebibytes = 1 << 20;
 
-// A layer's parameters that no earlier unit has, one unit or several.
+// Adds a layer's parameters that no earlier unit has, as one unit or several.
 void AddUnits(const Model& model, size_t layer, bool one,
               std::set<std::string>& seen, std::vector<UnitSpec>& units) {
   std::vector<UnitSpec> added;
@@ -38,7 +38,7 @@ int64_t BytesOf(const UnitSpec& unit) {
   return bytes;
 }
 
-// Neighbours together until they have that many bytes.
+// Joins consecutive units until they have `bytes` bytes.
 std::vector<UnitSpec> Joined(std::vector<UnitSpec> units, double bytes) {
   std::vector<UnitSpec> joined;
   for (UnitSpec& unit : units) {
@@ -124,7 +124,8 @@ absl::StatusOr<std::unique_ptr<FullyShardedDataParallel>> ShardModel(
        precision = config.precision, buffers = std::move(buffers)](
           size_t layer, const Model::LayerForward& forward,
           const torch::Tensor& x) {
-        // Backward begins with the last layer: it can use what is there.
+        // Backward begins with the last layer, whose stored tensors are still
+        // there.
         if (!recompute || layer + 1 == layers)
           return engine->Run(layer, forward, x);
         return engine->Run(
@@ -153,7 +154,7 @@ ShardedState StateOf(const FullyShardedDataParallel& engine) {
 
 std::function<void(StepRecord&)> RecordUnitWaits(
     FullyShardedDataParallel& engine) {
-  // Copies of a function must share what cannot be copied.
+  // Functions must be copyable; these waits are not.
   const auto waits =
       std::make_shared<std::vector<UnitWaits>>(engine.TakeUnitWaits());
   return [waits](StepRecord& record) {

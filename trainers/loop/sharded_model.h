@@ -1,5 +1,5 @@
-// A model whose parameters are divided along dp: between the engine, which
-// knows no model, and the training run.
+// A model whose parameters are sharded along dp: connects the engine, which is
+// independent of models, with the training run.
 #ifndef RANKWISE_TRAINERS_LOOP_SHARDED_MODEL_H_
 #define RANKWISE_TRAINERS_LOOP_SHARDED_MODEL_H_
 
@@ -20,34 +20,36 @@
 namespace rankwise {
 
 struct ZeroConfig {
-  ShardingConfig sharding = {.stage = 0};  // 0: nothing is divided
+  ShardingConfig sharding = {.stage = 0};  // stage 0: no sharding
   // "block": one unit per layer of the model; "layer": one per Linear,
-  // LayerNorm, ... in it; "4.5": layers in a row, until they have as many MiB.
+  // LayerNorm, ... in it; "4.5": consecutive layers, until they hold this many
+  // MiB.
   std::string units = "block";
-  int shard_ranks = 0;     // that share one copy of the state; 0: all along dp
-  bool recompute = false;  // layers keep their input only
+  int shard_ranks = 0;     // ranks per copy of the state; 0 for all along dp
+  bool recompute = false;  // layers store only their input
 };
 
-// Whether `units` is one of the texts above; the MiB, if it is a number.
+// Whether `units` is valid as above, and its MiB if it is a number.
 bool IsUnits(const std::string& units);
 std::optional<double> UnitMebibytes(const std::string& units);
 
-// What the rank holds of its model, for ComputeMemory.
+// Returns the rank's part of its model, for ComputeMemory.
 Sharding ShardingOf(const ZeroConfig& zero, const Worker& worker);
 
-// Divides `model`, or the layers of it that are here, among the ranks along dp,
-// and lets the engine run its layers from here on; ranks along cp have the
-// same. Collective. The model and the worker's mesh must outlive the result.
-// InvalidArgument where shard_ranks does not fit.
+// Shards `model`, or its layers on this rank, among the ranks along dp and lets
+// the engine run its layers from now on; ranks along cp hold identical shards.
+// Collective. The model and the worker's mesh must outlive the result.
+// InvalidArgument if shard_ranks does not fit.
 absl::StatusOr<std::unique_ptr<FullyShardedDataParallel>> ShardModel(
     Model& model, const TrainConfig& config, const Worker& worker,
     const ZeroConfig& zero);
 
-// What checkpoints have to know of it.
+// Returns the engine's shards, for checkpoints.
 ShardedState StateOf(const FullyShardedDataParallel& engine);
 
-// Takes what the engine's step waited for, to be added once to the step's
-// record (StepOutcome::complete), which blocks until it is known.
+// Takes the waits of the engine's step. Returns a function that adds them to
+// the step's record, to be called once (StepOutcome::complete); it blocks until
+// they are known.
 std::function<void(StepRecord&)> RecordUnitWaits(
     FullyShardedDataParallel& engine);
 

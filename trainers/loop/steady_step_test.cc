@@ -1,7 +1,7 @@
-// A step like the ones before it takes no memory from the heap for tensors, the
-// loader's included: they come from blocks that earlier steps freed. Only
-// oneDNN takes blocks of over 4 KiB in every step, for its descriptors and its
-// GEMMs' buffers. The callers' names show whose a block is.
+// Steps in the steady state allocate no tensor memory from the heap, not even
+// in the loader: it comes from blocks that earlier steps freed. Only oneDNN
+// allocates blocks of over 4 KiB in every step, for its descriptors and its
+// GEMMs' buffers; the callers' names identify them.
 #include <execinfo.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -47,7 +47,7 @@ struct Block {
 
 std::atomic<bool> counts = false;
 std::atomic<size_t> num_blocks = 0;
-std::array<Block, 4096> blocks;  // the first of them
+std::array<Block, 4096> blocks;  // the first ones
 
 [[maybe_unused]] void Count(size_t bytes, void* caller) {
   // Unwinding may allocate.
@@ -60,7 +60,7 @@ std::array<Block, 4096> blocks;  // the first of them
     block.bytes = bytes;
     std::array<void*, kMostFrames> frames;
     const int num_frames = backtrace(frames.data(), kMostFrames);
-    // Without this function and the one that stands in for glibc's.
+    // Without this function and the replacement of glibc's function.
     void** const end = frames.data() + num_frames;
     void** const begin = std::find(frames.data(), end, caller);
     block.num_callers = static_cast<int>(
@@ -72,7 +72,7 @@ std::array<Block, 4096> blocks;  // the first of them
 }  // namespace
 }  // namespace rankwise
 
-// In place of glibc's, for the libraries as well.
+// Replace glibc's functions, for the libraries as well.
 #ifdef RANKWISE_COUNTS_ALLOCATIONS
 extern "C" {
 void* __libc_malloc(size_t bytes);
@@ -113,16 +113,16 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// "" where no name is known.
+// Returns "" if the name is unknown.
 std::string NameOf(void* return_address) {
-  // Of the call, which may be its function's last instruction.
+  // Address of the call, which may be its function's last instruction.
   const char* const call = static_cast<char*>(return_address) - 1;
   char name[1024];
   return absl::Symbolize(call, name, sizeof(name)) ? name : "";
 }
 
-// The innermost function that is neither operator new nor of the standard
-// library; it shows whose the block is.
+// Returns the innermost function outside operator new and the standard library,
+// which identifies the allocating code.
 std::string TakerOf(const Block& block) {
   for (int i = 0; i < block.num_callers; ++i) {
     const std::string name = NameOf(block.callers[i]);
@@ -145,7 +145,7 @@ std::string CallersOf(const Block& block) {
   return text;
 }
 
-// The loss is printed after these steps and not between.
+// The loss is printed after these steps only.
 constexpr int64_t kLogEvery = 20;
 constexpr int64_t kFirst = kLogEvery + 1, kLast = 2 * kLogEvery - 1;
 constexpr double kSteps = kLast - kFirst;
@@ -166,7 +166,8 @@ TrainConfig Config(Precision precision) {
   return config;
 }
 
-// As trainers/single.cc; counts from the begin of step kFirst to that of kLast.
+// Trains as trainers/single.cc does; counts from the begin of step kFirst to
+// that of kLast.
 absl::Status Train(const TrainConfig& config) {
   Worker worker;
   worker.trainer = "single";
@@ -196,7 +197,7 @@ TEST_P(SteadyStepTest, AllocatesNothingLarge) {
   KeepFreedMemory();
   num_blocks = 0;
   counts = true;
-  // Not inlined, as the libraries call it.
+  // Not inlined, like the libraries' calls.
   void* (*volatile allocate)(size_t) = std::malloc;
   void* volatile block = allocate(kLargestSmall + 1);
   counts = false;

@@ -13,8 +13,8 @@
 namespace rankwise {
 namespace {
 
-// By words, where no type is left: c10's CPU allocator throws a plain
-// c10::Error, and a loader hands over a Status.
+// Compares text, because the type is lost: c10's CPU allocator throws a plain
+// c10::Error, and a loader returns a Status.
 bool SaysOutOfMemory(absl::string_view message) {
   return absl::StrContains(message,
                            "DefaultCPUAllocator: can't allocate memory") ||

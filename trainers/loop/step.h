@@ -1,5 +1,5 @@
-// One step of training, between the run and the trainer, and what a step that
-// fails tells the user.
+// One step of training, the interface of run and trainer, and error messages
+// for failed steps.
 #ifndef RANKWISE_TRAINERS_LOOP_STEP_H_
 #define RANKWISE_TRAINERS_LOOP_STEP_H_
 
@@ -20,15 +20,16 @@ namespace rankwise {
 
 struct StepInput {
   int64_t step;     // from 1
-  bool ends_epoch;  // or the run: evaluation and a checkpoint follow
-  // On the worker's device; one without accumulation.
+  bool ends_epoch;  // the epoch or the run: evaluation and a checkpoint follow
+  // On the worker's device; a single one without accumulation.
   absl::Span<const Batch> micro_batches;
   // One per micro-batch, for Model::set_dropout_seed.
   absl::Span<const uint64_t> dropout_seeds;
   double learning_rate;
-  StepClock& clock;  // in Phase::kDataWait; the step moves it on
-  bool traced;       // wants StepOutcome::trace
-  // Traced, or its communication is recorded: the host must see all of it.
+  StepClock& clock;  // in Phase::kDataWait; the step begins the later phases
+  bool traced;       // StepOutcome::trace is required
+  // The step is traced or its communication is recorded: the host must observe
+  // all of its communication.
   bool watched;
 };
 
@@ -36,8 +37,8 @@ struct StepInput {
 using StepFunction =
     std::function<absl::StatusOr<StepOutcome>(const StepInput&)>;
 
-// A seed that depends on nothing but where the micro-batch stands, so that
-// every schedule, and a run that resumes, draws the same masks.
+// Returns a seed that depends only on the position of the micro-batch, so that
+// every schedule, and a resumed run, draws the same masks.
 constexpr uint64_t DropoutSeed(uint64_t run_seed, int64_t step, int dp_rank,
                                int64_t micro_batch) {
   uint64_t hash = MixIn(0, run_seed);
@@ -46,15 +47,14 @@ constexpr uint64_t DropoutSeed(uint64_t run_seed, int64_t step, int dp_rank,
   return MixIn(hash, static_cast<uint64_t>(micro_batch));
 }
 
-// If memory ran out, ResourceExhausted with the flags, or the trainer, that
-// need less; else with
-// several ranks Communicator::ExplainFailure's answer; else the exception's
-// first line.
+// If memory ran out, returns ResourceExhausted with the flags or the trainer
+// that need less; otherwise, with several ranks, Communicator::ExplainFailure's
+// status; otherwise the exception's first line.
 absl::Status ExplainTrainingFailure(absl::string_view attempted,
                                     const std::exception& error,
                                     const Worker& worker);
 
-// The same for a loader's error; `status` as it is unless memory ran out.
+// Does the same for a loader's error; returns `status` unless memory ran out.
 absl::Status ExplainLoadingFailure(const absl::Status& status,
                                    const Worker& worker);
 

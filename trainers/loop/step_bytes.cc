@@ -7,9 +7,9 @@ namespace {
 
 constexpr double kParameterBytes = 4;
 
-// Passes of the optimizer over arrays as large as the parameters: it reads the
-// weight and the gradient and writes the weight, and reads and writes each of
-// what it keeps (Adam: two moments; SGD: momentum, if any).
+// Returns the optimizer's passes over arrays as large as the parameters: it
+// reads the weight and the gradient, writes the weight, and reads and writes
+// each state tensor (Adam: two moments; SGD: momentum, if any).
 double OptimizerPasses(const OptimizerConfig& optimizer) {
   if (optimizer.name != "sgd") return 7;
   return optimizer.momentum > 0 ? 5 : 3;

@@ -9,12 +9,12 @@
 
 namespace rankwise {
 
-// Of an activation in `precision`.
+// Returns the bytes of an activation in `precision`.
 double ValueBytes(Precision precision);
 
-// Bytes that a step of one rank moves between its device and memory at least:
-// those of its layers' passes (BytesOf), of a pipeline's rank an equal share,
-// and those of the optimizer, which updates `owned_parameters` of its.
+// Returns the least bytes that one rank's step moves between its device and
+// memory: those of its layers' passes (BytesOf), an equal share per rank of a
+// pipeline, and those of the optimizer, which updates `owned_parameters`.
 double StepBytes(const TrainConfig& config, const Worker& worker,
                  const ModelSpec& spec, int64_t owned_parameters);
 

@@ -14,7 +14,7 @@
 namespace rankwise {
 namespace {
 
-// What an example is, and what is to be predicted of it.
+// Shapes of an example and its targets.
 struct ExampleKind {
   std::vector<int64_t> shape;
   std::vector<int64_t> targets;  // their shape
@@ -36,7 +36,7 @@ ExampleKind KindOf(const DatasetFacts& dataset) {
           dataset.num_classes == 0};
 }
 
-// Of a classifier's output the last dimension are its classes.
+// The last dimension of a classifier's output is its classes.
 ExampleKind KindOf(const ModelSpec& model) {
   ExampleKind kind = {model.example_shape, model.layers.back().output_shape,
                       model.num_classes == 0};
@@ -62,7 +62,7 @@ absl::Status CheckFits(const DatasetFacts& dataset, const ModelSpec& model) {
       absl::StrCat("--dataset=", dataset.name, " has ", problem));
 }
 
-// As many examples as `dataset`, without their contents.
+// Returns a dataset of as many examples as `dataset`, without contents.
 std::unique_ptr<Dataset> WithoutContents(DatasetFacts dataset) {
   dataset.example_shape = dataset.target_shape = {1};
   return std::make_unique<WrittenDataset<float, float>>(
@@ -70,7 +70,7 @@ std::unique_ptr<Dataset> WithoutContents(DatasetFacts dataset) {
       [](int64_t, float* data, float* target) { *data = *target = 0; });
 }
 
-// One split and the loader of this rank's share of it.
+// Opens one split and the loader of this rank's share of it.
 absl::StatusOr<DataSplit> OpenSplit(const TrainConfig& config,
                                     const ModelSpec& model,
                                     const Worker& worker, bool reads_data,
@@ -89,7 +89,7 @@ absl::StatusOr<DataSplit> OpenSplit(const TrainConfig& config,
   }
   DataSplit opened;
   DatasetOr found = OpenDataset(dataset, split);
-  // Files that are missing or not what --data_dir should name.
+  // Missing files, or files that do not match --data_dir's purpose.
   if (absl::IsNotFound(found.status()) ||
       absl::IsFailedPrecondition(found.status()))
     return absl::InvalidArgumentError(found.status().message());

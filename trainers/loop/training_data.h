@@ -1,5 +1,5 @@
-// The train and test sets of a run, this rank's share of them, and the loaders
-// that bring it.
+// The train and test sets of a run, this rank's share of them, and their
+// loaders.
 #ifndef RANKWISE_TRAINERS_LOOP_TRAINING_DATA_H_
 #define RANKWISE_TRAINERS_LOOP_TRAINING_DATA_H_
 
@@ -17,7 +17,7 @@
 
 namespace rankwise {
 
-// This rank's share of a dataset. Each reads from the one before.
+// This rank's share of a dataset. Each member reads from the one before.
 struct DataSplit {
   std::unique_ptr<Dataset> dataset;
   std::unique_ptr<DistributedSampler> sampler;
@@ -26,27 +26,27 @@ struct DataSplit {
 
 struct TrainingData {
   DataSplit train;
-  // Null without evaluation. The sampler is exact: every test example on one
-  // rank, once.
+  // nullptr without evaluation. The sampler is exact: every test example is on
+  // one rank, once.
   DataSplit test;
 };
 
-// Without `reads_data` the batches have the right number of examples, but
-// nothing in them: for the stages in the middle of a pipeline.
+// Without `reads_data` the batches have the right number of examples without
+// contents, for the stages in the middle of a pipeline.
 //
-// InvalidArgument if the dataset does not fit the model, or whatever the
-// dataset has to say about its files.
+// InvalidArgument if the dataset does not fit the model, or the dataset's own
+// error about its files.
 absl::StatusOr<TrainingData> OpenTrainingData(const TrainConfig& config,
                                               const ModelSpec& model,
                                               const Worker& worker,
                                               bool reads_data = true);
 
-// Optimizer steps of an epoch and of the whole run, in which `loader` brings
-// the training data.
+// Return the optimizer steps of an epoch and of the whole run, for the training
+// data of `loader`.
 int64_t StepsPerEpoch(const TrainConfig& config, const DataLoader& loader);
 int64_t TotalSteps(const TrainConfig& config, const DataLoader& loader);
 
-// The next `count` batches of an epoch; fewer at its end.
+// Returns the next `count` batches of an epoch; fewer at its end.
 absl::StatusOr<std::vector<Batch>> NextBatches(DataLoader& loader,
                                                int64_t count);
 

@@ -83,7 +83,7 @@ TEST(TrainingDataTest, TheStagesOfAReplicaSeeTheSameExamples) {
   auto data =
       OpenTrainingData(config, *MakeModelSpec({.name = "simple_cnn"}), stage);
   ASSERT_TRUE(data.ok()) << data.status();
-  EXPECT_EQ(data->train.sampler->size(), 50);  // of 100, by 2
+  EXPECT_EQ(data->train.sampler->size(), 50);  // half of 100
 }
 
 TEST(TrainingDataTest, NoTestSetWithoutEvaluation) {

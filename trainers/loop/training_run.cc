@@ -108,7 +108,8 @@ absl::Status TrainingRun::Start(const NamedTensors& owned,
     ASSIGN_OR_RETURN(divergence_, DivergenceCheck::Create(config_, worker_));
     if (config_.output.memory) {
       Worker metered = worker_;
-      if (replicas_ > 1) metered.devices.clear();  // the first is the worker's
+      // the worker's device is the first
+      if (replicas_ > 1) metered.devices.clear();
       memory_meter_ = std::make_unique<MemoryMeter>(metered, *model_,
                                                     *optimizer_, unsharded_);
     }
@@ -163,7 +164,7 @@ absl::Status TrainingRun::OpenCheckpoints(ShardedState sharded) {
   }
   progress_ = *found;
   saved_step_ = progress_.step;
-  // An epoch's last step may have fewer micro-batches.
+  // The last step of an epoch may have fewer micro-batches.
   progress_.position =
       std::min(progress_.position, data_.train.loader->batches_per_epoch());
   console_->Say(absl::StrCat("resumed after step ", progress_.step, " (epoch ",
@@ -176,7 +177,7 @@ absl::Status TrainingRun::OpenCheckpoints(ShardedState sharded) {
 }
 
 absl::Status TrainingRun::OpenOutputs() {
-  // A resumed run is not refused: its remaining steps must still be trained.
+  // Resumed runs are not refused: their remaining steps must still be trained.
   if (progress_.step == 0) {
     RETURN_IF_ERROR(StepTrace::Check(config_.output.trace, total_steps_));
   }
@@ -235,7 +236,7 @@ absl::Status TrainingRun::Train(const StepFunction& step,
   }
   while (!done() && progress_.epoch <= config_.epochs) {
     absl::Status status = TrainEpoch(step);
-    // What was measured stays, whatever happened.
+    // Record the measurements even after a failure.
     absl::Status flushed =
         Guarded("reading the last losses", [&] { return log_->Flush(); });
     RETURN_IF_ERROR(status);
@@ -260,7 +261,7 @@ absl::Status TrainingRun::Train(const StepFunction& step,
     return writer_->Close();
   }));
   if (trace_ == nullptr || trace_->file_status().ok()) return absl::OkStatus();
-  // The exit code must say that the trace is missing.
+  // The exit code must report the missing trace.
   return absl::UnavailableError(
       absl::StrCat("the training is complete, but there is no trace: ",
                    trace_->file_status().message()));
@@ -328,7 +329,7 @@ absl::Status TrainingRun::TrainStep(const StepFunction& step,
                                 static_cast<int64_t>(i)));
   }
   return Guarded(absl::StrCat("step ", number), [&]() -> absl::Status {
-    tensor_exposed_.Take();  // of an evaluation
+    tensor_exposed_.Take();  // from an evaluation
     context_exposed_.Take();
     const bool recorded = traffic_.Begin();
     const bool traced = trace_ != nullptr && trace_->Begin();
@@ -349,7 +350,7 @@ absl::Status TrainingRun::TrainStep(const StepFunction& step,
     record.rank = worker_.env.rank;
     record.step = number;
     record.epoch = progress_.epoch;
-    // Within the step, so that it ends after all that it communicated.
+    // Part of the step, so that it ends after all of its communication.
     if (traced || recorded) clock.Begin(Phase::kBetween);
     StepCommunication seen = traffic_.End(record, clock.start_ns());
     clock.Begin(Phase::kEnd);
@@ -374,7 +375,7 @@ absl::Status TrainingRun::AfterStep(int64_t step_in_epoch) {
     console_->Loss(step_in_epoch, progress_.epoch, *log_->last_loss());
     TellSkippedSteps();
   }
-  // Ranks compare losses only where all of them have read theirs.
+  // Ranks compare losses only after all of them have read theirs.
   if (shows_loss || !divergence_->compares_ranks()) {
     RETURN_IF_ERROR(Guarded(
         absl::StrCat("comparing the losses up to step ", progress_.step),
@@ -390,7 +391,7 @@ absl::Status TrainingRun::AfterStep(int64_t step_in_epoch) {
   });
 }
 
-// Tests the losses and norms that have been read. Collective if ranks compare.
+// Checks the losses and norms read so far. Collective if ranks compare.
 absl::Status TrainingRun::CheckFinite() {
   const NonFinite first = divergence_->First(log_->first_non_finite());
   if (first.step == 0) return absl::OkStatus();
@@ -405,7 +406,7 @@ absl::Status TrainingRun::WriteDivergence(const std::string& cause) {
   return Write(DivergenceRecord{worker_.env.rank, progress_.step, cause});
 }
 
-// Called by all ranks, with the same text.
+// All ranks call this, with the same text.
 absl::Status TrainingRun::Diverged(const std::string& what) {
   if (worker_.comm != nullptr && worker_.comm->job().has_peers())
     ForbidRestart(*worker_.comm->job().process_group()->getStore());
@@ -427,7 +428,7 @@ absl::Status TrainingRun::Diverged(const std::string& what) {
                    "--on_nan=continue"));
 }
 
-// At log lines, where the host waits for the device anyway.
+// Called at log lines, where the host waits for the device anyway.
 void TrainingRun::TellSkippedSteps() {
   const GradScaler* scaler = optimizer_->grad_scaler();
   if (scaler == nullptr || !worker_.is_first()) return;
@@ -505,8 +506,9 @@ absl::Status TrainingRun::SaveCheckpoint() {
   return saved.has_value() ? Write(*saved) : absl::OkStatus();
 }
 
-// Parameters that are not finite are never saved: returns false with a warning
-// under OnNan::kContinue, otherwise an error.
+// Returns whether the checkpoint may be saved: parameters that are not finite
+// never are. Returns false with a warning under OnNan::kContinue, otherwise an
+// error.
 absl::StatusOr<bool> TrainingRun::MaySave() {
   RETURN_IF_ERROR(CheckFinite());
   const absl::Status finite = checkpoints_->CheckFinite(progress_.step);
@@ -535,12 +537,12 @@ absl::Status TrainingRun::TellRestart() {
   return Write(record);
 }
 
-// The exit code distinguishes this end from a failure for the scheduler.
+// The exit code lets the scheduler distinguish this end from a failure.
 absl::Status TrainingRun::EndPreempted() {
   RETURN_IF_ERROR(Guarded("saving the last checkpoint",
                           [&] { return FinishCheckpoints(); }));
   if (trace_ != nullptr && !trace_->written()) {
-    // The checkpoint is safe: nothing that a trace may lack changes the
+    // The checkpoint is safe: a failure to write the trace does not change the
     // outcome.
     if (const absl::Status traced = WriteTrace(); !traced.ok()) {
       console_->SayRank(absl::StrCat("warning: no trace: ", traced.message()));

@@ -1,6 +1,6 @@
-// What every trainer shares: the model, its data and optimizer, and around each
-// step the epochs, records, progress, evaluation and checkpoints. The step, and
-// what makes the model parallel, are the trainer's.
+// The parts that all trainers share: the model, its data and optimizer, and
+// around each step the epochs, records, progress, evaluation and checkpoints.
+// The trainer provides the step and parallelizes the model.
 #ifndef RANKWISE_TRAINERS_LOOP_TRAINING_RUN_H_
 #define RANKWISE_TRAINERS_LOOP_TRAINING_RUN_H_
 
@@ -41,10 +41,10 @@ namespace rankwise {
 using EvaluateFunction =
     std::function<absl::StatusOr<EvalRecord>(TrainingData&, int64_t epoch)>;
 
-// In this order: Create builds the model and opens the data; the trainer
+// Order of calls: Create builds the model and opens the data; the trainer
 // parallelizes the model (wraps it, replaces layers, makes stages); Start makes
-// the optimizer and restores; Train.
-// Not thread-safe. With several ranks every method is collective.
+// the optimizer and restores; Train trains. Not thread-safe. With several ranks
+// every method is collective.
 class TrainingRun {
  public:
   // Builds the model from the seed and opens the data. `config` and `worker`
@@ -55,11 +55,11 @@ class TrainingRun {
 
   // Makes the optimizer over `owned`, the parameters that this rank updates,
   // restores the newest checkpoint under --resume, and opens --record. A run
-  // that is refused up to here leaves no record. Of the parameters in
-  // `sharded`, `owned` has the rows; these are what is restored and saved.
+  // refused so far leaves no record. For parameters in `sharded`, `owned` has
+  // the rows; these are restored and saved.
   absl::Status Start(const NamedTensors& owned, ShardedState sharded = {});
 
-  // What is done; after Start, that of the checkpoint, if there was one.
+  // Completed progress; after Start, that of the restored checkpoint, if any.
   // ContinueFrom sets it before Train, for ranks without checkpoints of their
   // own.
   const Progress& progress() const { return progress_; }
@@ -67,38 +67,37 @@ class TrainingRun {
 
   Model& model() { return *model_; }
   const TrainingData& data() const { return data_; }
-  Optimizer& optimizer() { return *optimizer_; }  // from Start on
+  Optimizer& optimizer() { return *optimizer_; }  // after Start
   const Objective& objective() const { return *objective_; }
 
-  // Trains to the end of the configuration, and closes the records. An
-  // exception of `step` comes back as ExplainTrainingFailure's Status, with the
-  // step; Cancelled if a scheduler's signal ended the run, after a save.
-  // `evaluate`: instead of a forward of the whole model on every rank;
-  // `conclude`: after the last epoch, before the records are closed. Both may
-  // be null.
+  // Trains to the end of the configuration and closes the records. Returns
+  // ExplainTrainingFailure's Status, with the step, for an exception of `step`;
+  // Cancelled if a scheduler's signal ended the run, after a save. `evaluate`
+  // replaces the forward of the whole model on every rank; `conclude` is called
+  // after the last epoch, before the records are closed. Both may be nullptr.
   absl::Status Train(const StepFunction& step,
                      const EvaluateFunction& evaluate = nullptr,
                      const std::function<absl::Status()>& conclude = nullptr);
 
-  // Under --memory, what sharded data parallelism has gathered; before Start.
+  // Measures the gathered bytes of sharded data parallelism under --memory;
+  // call before Start.
   void MeasureUnsharded(std::function<UnshardedBytes()> unsharded) {
     unsharded_ = std::move(unsharded);
   }
-  // What checkpoints hold of the engine; before Start.
+  // Adds the engine's state to checkpoints; call before Start.
   void KeepEngine(EngineState engine) { engine_ = std::move(engine); }
-  // From Start on; null without --memory.
+  // After Start; nullptr without --memory.
   MemoryMeter* memory_meter() { return memory_meter_.get(); }
 
-  // A line of the whole run, and one that every rank prints.
+  // Print a line for the whole run, or a line per rank.
   void Say(const std::string& line) { console_->Say(line); }
   void SayRank(const std::string& line) { console_->SayRank(line); }
-  // Appends to --record, if there is one. From Start on.
+  // Appends to --record, if it is set. After Start.
   absl::Status Write(const Record& record);
 
  private:
   TrainingRun(const TrainConfig& config, const Worker& worker, ModelSpec spec);
-  // Runs `body`, and turns an exception of its into ExplainTrainingFailure's
-  // Status.
+  // Runs `body` and converts its exceptions by ExplainTrainingFailure.
   absl::Status Guarded(const std::string& attempted,
                        const std::function<absl::Status()>& body);
   void BuildModel(const ModelPlacement& placement);
@@ -132,7 +131,7 @@ class TrainingRun {
   const TrainConfig& config_;
   const Worker& worker_;
   const ModelSpec spec_;
-  ExposedComm tensor_exposed_, context_exposed_;  // in the step under way
+  ExposedComm tensor_exposed_, context_exposed_;  // of the current step
   std::shared_ptr<Model> model_;
   std::unique_ptr<Objective> objective_;
   std::unique_ptr<Optimizer> optimizer_;
@@ -140,29 +139,29 @@ class TrainingRun {
   int64_t global_batch_ = 0;  // examples per step, of all ranks
   int64_t total_steps_ = 0;
   LearningRate learning_rate_;
-  std::unique_ptr<RecordWriter> writer_;  // null without --record
+  std::unique_ptr<RecordWriter> writer_;  // nullptr without --record
   EngineState engine_;
-  std::optional<RunCheckpoints> checkpoints_;  // none without a folder
+  std::optional<RunCheckpoints> checkpoints_;  // nullopt without a folder
   std::optional<SavePoints> save_points_;      // with checkpoints_
-  int64_t restart_ = 0;                        // as AgreeOnRestart(); 0: none
-  bool preempted_ = false;                     // ends after the save
+  int64_t restart_ = 0;     // as AgreeOnRestart(); 0 for the first start
+  bool preempted_ = false;  // ends after the save
   std::optional<Console> console_;
   std::optional<StepLog> log_;
-  double step_bytes_ = 0;  // StepBytes; from Start on
+  double step_bytes_ = 0;  // StepBytes; after Start
   int replicas_ = 1;       // as in ModelPlacement
   MemoryParts computed_memory_;
-  std::function<UnshardedBytes()> unsharded_;  // may be null
-  std::unique_ptr<MemoryMeter> memory_meter_;  // null without --memory
+  std::function<UnshardedBytes()> unsharded_;  // may be nullptr
+  std::unique_ptr<MemoryMeter> memory_meter_;  // nullptr without --memory
   StepTraffic traffic_;
-  std::unique_ptr<StepTrace> trace_;  // null without --trace
+  std::unique_ptr<StepTrace> trace_;  // nullptr without --trace
   Progress progress_;
   int64_t step_examples_ = 0;  // of all ranks, in the last step
-  // Of the last checkpoint, written or resumed from; 0: none. It is not written
-  // again: a crash between two of its files would leave neither version.
+  // Step of the last checkpoint written or resumed from, 0 if none. It is not
+  // rewritten: a crash between its files would leave neither version.
   int64_t saved_step_ = 0;
-  std::optional<DivergenceCheck> divergence_;  // from Start on
-  bool warned_non_finite_ = false;             // of a loss or a gradients' norm
-  int64_t told_skipped_ = 0;                   // steps lost to fp16 overflows
+  std::optional<DivergenceCheck> divergence_;  // after Start
+  bool warned_non_finite_ = false;             // about a loss or gradient norm
+  int64_t told_skipped_ = 0;  // reported steps lost to fp16 overflows
 };
 
 }  // namespace rankwise

@@ -1,4 +1,4 @@
-// Runs with --trace that are resumed shortly before their end, or preempted.
+// Runs with --trace that are preempted, or resumed shortly before their end.
 #include "trainers/loop/training_run.h"
 
 #include <gmock/gmock.h>
@@ -41,7 +41,8 @@ class TracedRunTest : public testing::Test {
     config_.output.show_progress = false;
   }
 
-  // As trainers/single.cc. The process gets SIGTERM in `preempted_step`.
+  // Trains as trainers/single.cc does. The process gets SIGTERM in
+  // `preempted_step`.
   absl::Status Train(int64_t preempted_step = 0) {
     Worker worker;
     worker.trainer = "single";
@@ -84,7 +85,7 @@ TEST_F(TracedRunTest, ResumedWithTooFewStepsLeftItTrainsWithoutATrace) {
   EXPECT_FALSE(fs::exists(trace_file_));
 }
 
-// The last test: every later run of this process would be preempted, too.
+// Must be the last test: later runs of this process would be preempted, too.
 TEST_F(TracedRunTest, PreemptedItWritesTheStepsThatItHasFollowed) {
   config_.output.trace = {.file = trace_file_, .steps = 1000};
   CatchPreemption();

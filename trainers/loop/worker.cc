@@ -7,7 +7,7 @@ namespace rankwise {
 
 absl::StatusOr<MeshLayout> LayOutRanks(const std::vector<MeshAxis>& axes,
                                        int world_size) {
-  // First of the axes that the trainer has flags for, which a refusal names.
+  // First check only the axes that the trainer has flags for, for the message.
   RETURN_IF_ERROR(MeshLayout::Create(axes, world_size).status());
   std::vector<MeshAxis> all = axes;
   for (const char* name : {"pp", "dp", "cp", "tp"}) {
