@@ -10,16 +10,16 @@
 namespace rankwise {
 namespace {
 
-// Before a tensor's bytes; as large as the alignment that PyTorch promises.
+// Precedes a tensor's bytes; as large as the alignment that PyTorch guarantees.
 struct alignas(64) Header {
   size_t size_class;
 };
 
-// Classes of 8 sizes to every power of two, so that a block is at most an
-// eighth larger than its tensor; the smallest is kSmallest bytes.
+// Eight size classes per power of two, so that a block is at most an eighth
+// larger than its tensor; the smallest has kSmallest bytes.
 constexpr size_t kSmallest = 64, kSizesPerDoubling = 8;
 
-// The least class whose blocks hold `bytes`.
+// Returns the smallest class whose blocks hold `bytes`.
 size_t SizeClassOf(size_t bytes) {
   const size_t units = (std::max(bytes, kSmallest) - 1) / (kSmallest / 8);
   const size_t doublings = std::max<size_t>(std::bit_width(units), 4) - 4;

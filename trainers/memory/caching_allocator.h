@@ -1,4 +1,4 @@
-// Memory for the host's tensors that steps use again and again.
+// An allocator that reuses the memory of the host's tensors across steps.
 #ifndef RANKWISE_TRAINERS_MEMORY_CACHING_ALLOCATOR_H_
 #define RANKWISE_TRAINERS_MEMORY_CACHING_ALLOCATOR_H_
 
@@ -11,13 +11,13 @@
 
 namespace rankwise {
 
-// PyTorch's allocator, whose freed blocks it keeps for later tensors of about
-// their size, whichever thread frees them: a step like the one before calls
-// malloc for no tensor and touches no new page. All blocks go back once
-// PyTorch's allocator has none left. Thread-safe.
+// Wraps PyTorch's allocator and keeps freed blocks, whichever thread frees
+// them, for later tensors of about the same size: a step like the previous one
+// calls malloc for no tensor and touches no new page. If PyTorch's allocator
+// runs out of memory, returns all blocks to it and tries again. Thread-safe.
 class CachingAllocator : public c10::Allocator {
  public:
-  // Of the process; lives as long.
+  // Returns the allocator of the process, which is never destroyed.
   static CachingAllocator& Get();
 
   // Throws as PyTorch's allocator does.
@@ -28,8 +28,8 @@ class CachingAllocator : public c10::Allocator {
  private:
   CachingAllocator();
 
-  // A block is a header, which has the place of its size in free_, and the
-  // tensor's bytes.
+  // A block is a Header, which holds the index of its size class in free_,
+  // followed by the tensor's bytes.
   void* Take(size_t size_class);
   void* Make(size_t size_class);
   void GiveBackAll();

@@ -1,4 +1,4 @@
-// Through PyTorch's own interface, as tensors reach it.
+// Tests through PyTorch's own interface, as used by tensors.
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
 #include <c10/util/Exception.h>
@@ -40,7 +40,7 @@ TEST_F(CachingAllocatorTest, BlocksHoldWhatIsAskedForAndAreAligned) {
   }
 }
 
-// Though glibc's own lists of free blocks would serve another thread last.
+// glibc's own free lists would serve another thread last.
 TEST_F(CachingAllocatorTest, WhatAnotherThreadFreesIsUsedNext) {
   c10::Allocator* const allocator = c10::GetCPUAllocator();
   c10::DataPtr block = allocator->allocate(1 << 20);

@@ -17,7 +17,7 @@ namespace rankwise {
 namespace {
 
 constexpr int64_t kWideBytes = 4;        // of fp32
-constexpr int64_t kGradScalerBytes = 8;  // its scale and its count of steps
+constexpr int64_t kGradScalerBytes = 8;  // its scale and step count
 
 double Numbers(const std::vector<int64_t>& shape) {
   return std::accumulate(shape.begin(), shape.end(), 1.0,
@@ -28,13 +28,13 @@ int64_t OptimizerBytes(const TrainConfig& config, int64_t numbers,
                        size_t tensors) {
   const bool adam = config.optimizer.name != "sgd";
   const int moments = adam ? 2 : config.optimizer.momentum != 0 ? 1 : 0;
-  // Of Adam a count of its steps, too.
+  // Adam also has a step count per tensor.
   const size_t counts = adam ? tensors : 0;
   return kWideBytes * (moments * numbers + static_cast<int64_t>(counts)) +
          (config.precision == Precision::kFp16 ? kGradScalerBytes : 0);
 }
 
-// Whether a step accumulates the gradients of several micro-batches.
+// Returns whether a step accumulates the gradients of several micro-batches.
 bool SumsGradients(const TrainConfig& config, const ModelPlacement& placement) {
   if (placement.passes.empty()) return config.accumulate > 1;
   return absl::c_any_of(placement.passes, [](const SectionPass& pass) {
@@ -42,16 +42,17 @@ bool SumsGradients(const TrainConfig& config, const ModelPlacement& placement) {
   });
 }
 
-// Of one example: the log-probabilities; or the output, and the squared errors,
-// in whose memory ATen returns their mean.
+// Returns the numbers stored by the loss of one example: the log-probabilities;
+// or the output, and the squared errors, whose memory ATen reuses for their
+// mean.
 double LossNumbers(const ModelSpec& model) {
   const double outputs = Numbers(model.layers.back().part_shape);
   return model.loss == LossKind::kMeanSquaredError ? 2 * outputs : outputs;
 }
 
-// Where layers keep only their input, which is as wide as the parameters. The
-// first layer, whose input needs no gradient, and the last, whose backward runs
-// first, keep everything.
+// Returns the bytes stored if layers store only their input, which has the
+// parameters' type. The first layer, whose input needs no gradient, and the
+// last, whose backward runs first, store everything.
 int64_t ComputeRecomputed(const TrainConfig& config, c10::DeviceType device,
                           const ModelSpec& model, const Sharding& sharding) {
   const size_t layers = model.layers.size();
@@ -75,9 +76,9 @@ bool Holds(const ModelPlacement& placement, size_t layer) {
          });
 }
 
-// Of a layer on a rank that holds the layers of `placement`: its parameters,
-// and copies of weights that it shares with another rank's; empty if it is not
-// held.
+// Returns the parameter shapes of a layer on a rank that holds the layers of
+// `placement`, including copies of weights shared with another rank; empty if
+// the layer is not held.
 ParameterShapes ShapesHere(const ModelSpec& model,
                            const ModelPlacement& placement, size_t layer) {
   if (!Holds(placement, layer)) return {};
@@ -89,8 +90,8 @@ ParameterShapes ShapesHere(const ModelSpec& model,
   return shapes;
 }
 
-// The shapes of each unit that a layer alone would have. A module has a weight
-// and perhaps a bias or, as norms, two vectors.
+// Returns the shapes of each unit that a single layer would have. A module has
+// a weight and optionally a bias or, for norms, two vectors.
 std::vector<ParameterShapes> UnitsOfLayer(const ParameterShapes& shapes,
                                           bool one) {
   std::vector<ParameterShapes> units;
@@ -143,7 +144,7 @@ class LayoutBuilder {
     uses.back().numbers += size.numbers;
   }
 
-  // The first unit of a layer has the weight that others are tied to.
+  // The first unit of a layer holds the weight that others are tied to.
   void UseOwners(const TiedWeight& tie) {
     const size_t index = layout_.sections[tie.owner].front().unit;
     std::vector<UnitUse>& uses = layout_.sections[tie.user];
@@ -155,7 +156,7 @@ class LayoutBuilder {
 
   const ModelSpec& model_;
   const ModelPlacement& placement_;
-  double most_bytes_ = 0;  // 0: blocks are not joined
+  double most_bytes_ = 0;  // 0 if blocks are not joined
   UnitLayout layout_;
 };
 
@@ -166,8 +167,8 @@ KeptTypes KeptTypesOf(Precision precision, c10::DeviceType device,
   const bool casts = precision != Precision::kFp32;
   const bool on_cpu = device == c10::DeviceType::CPU;
   const double value_bytes = ValueBytes(precision);
-  // The residual stream is as wide as the parameters. On a CPU norms keep it as
-  // it is; elsewhere autocast makes them keep fp32 copies.
+  // The residual stream has the parameters' type. On a CPU norms store it
+  // unchanged; elsewhere autocast makes them store fp32 copies.
   return {.value_bytes = value_bytes,
           .wide_bytes = has_bf16_parameters && on_cpu ? 2.0 : kWideBytes,
           .mask_bytes = on_cpu ? value_bytes : 1,
@@ -216,7 +217,7 @@ MemoryParts ComputeMemory(const TrainConfig& config, c10::DeviceType device,
   parts.optimizer_bytes =
       OptimizerBytes(config, size.padded_numbers / ranks, shapes.size());
   parts.unsharded_bytes = ComputeUnsharded(model, placement, config.accumulate);
-  TrainConfig share = config;  // of a replica
+  TrainConfig share = config;  // of one replica
   share.data.batch_size =
       (config.data.batch_size + placement.replicas - 1) / placement.replicas;
   parts.activation_bytes =

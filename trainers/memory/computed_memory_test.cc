@@ -1,4 +1,4 @@
-// The formulas against figures worked out by hand.
+// Compares the formulas with figures computed by hand.
 #include "trainers/memory/computed_memory.h"
 
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@ namespace {
 
 constexpr c10::DeviceType kCpu = c10::DeviceType::CPU;
 
-// One block of 32 features and a head, of 8 tokens.
+// One block of 32 features and a head, for 8 tokens.
 ModelConfig SmallGpt() {
   ModelConfig config;
   config.name = "gpt";
@@ -36,7 +36,7 @@ MemoryParts Compute(const TrainConfig& config,
 
 TEST(ComputeMemoryTest, ParametersGradientsAndAdamsState) {
   const MemoryParts parts = Compute(ConfigOf(SmallGpt()));
-  // Embeddings, 12 h^2 + 13 h of the block, the last norm; a tied head.
+  // Embeddings, 12 h^2 + 13 h of the block, the last norm; the head is tied.
   constexpr int64_t kNumbers = 256 * 32 + 8 * 32 + (12 * 1024 + 13 * 32) + 64;
   EXPECT_EQ(parts.parameter_bytes, 4 * kNumbers);
   EXPECT_EQ(parts.gradient_bytes, 4 * kNumbers);
@@ -53,8 +53,8 @@ TEST(ComputeMemoryTest, OptimizersKeepWhatTheyNeed) {
   EXPECT_EQ(Compute(config).optimizer_bytes, 4 * 11);
 }
 
-// Per token 16 h in the block, 4 of its norms, 1 of its head; of the last norm
-// and the head 2 h + 2; 256 log-probabilities.
+// Per token: 16 h in the block, 4 for its norms, 1 for its head; 2 h + 2 for
+// the last norm and the head; 256 log-probabilities.
 TEST(ComputeMemoryTest, ActivationsAreThoseOfKorthikantisTable) {
   constexpr int64_t kTokens = 2 * 8;
   EXPECT_EQ(Compute(ConfigOf(SmallGpt())).activation_bytes,
@@ -74,8 +74,8 @@ TEST(ComputeMemoryTest, Bf16HalvesAllButTheResidualStreamAndCopiesWeights) {
             Compute(ConfigOf(SmallGpt())).parameter_bytes);
 }
 
-// The residual stream and the norms' statistics are then 16-bit, too, where
-// norms keep no copies; attention's row sums and the logits stay fp32.
+// The residual stream and the norms' statistics are then 16-bit, too, if norms
+// store no copies; attention's row sums and the logits stay fp32.
 TEST(ComputeMemoryTest, Bf16ParametersMakeTheResidualStreamAsNarrow) {
   TrainConfig config = ConfigOf(SmallGpt());
   config.precision = Precision::kBf16;
@@ -95,7 +95,8 @@ TEST(ComputeMemoryTest, TensorParallelRanksHaveTheirPartOfTable2) {
   model.width = 64;  // two heads
   model.split.tensor = 2;
   constexpr int64_t kTokens = 2 * 8, h = 64;
-  // 4 h and the norms' figures on every rank, 12 h and the heads divided.
+  // 4 h and the norms' statistics on every rank; 12 h and the heads are
+  // divided.
   EXPECT_EQ(Compute(ConfigOf(model)).activation_bytes,
             kTokens * 4 * ((4 * h + 4 + 6 * h + 1) + (2 * h + 2) + 128));
   model.split.sequence = true;
@@ -108,7 +109,7 @@ TEST(ComputeMemoryTest, DropoutOnACpuKeepsAttentionsWeights) {
   const int64_t without = Compute(config).activation_bytes;
   config.model.dropout = 0.1;
   constexpr int64_t kTokens = 2 * 8;
-  // Masks of the embedding and of both sublayers; of each of 8 pairs three.
+  // Masks of the embedding and of both sublayers; three per pair of 8 tokens.
   EXPECT_EQ(Compute(config).activation_bytes - without,
             kTokens * 4 * (3 * 32 + 3 * 8));
   EXPECT_EQ(
@@ -141,8 +142,8 @@ TEST(ComputeMemoryTest, ZeroDividesStageByStage) {
   }
 }
 
-// Of what is gathered in bf16 the optimizer's rows, and their gradients, are
-// fp32 and apart.
+// With bf16 gathering, the optimizer's rows and their gradients are separate
+// fp32 tensors.
 TEST(ComputeMemoryTest, Bf16ParametersHaveRowsOfTheirOwn) {
   TrainConfig config = ConfigOf({.name = "mp_mlp"});
   config.precision = Precision::kBf16;
@@ -172,17 +173,17 @@ TEST(ComputeMemoryTest, BuffersOfUnitsThatLiveAtOnce) {
     placement.sharding = {.config = sharding, .ranks = 2};
     return Compute(config, placement).unsharded_bytes;
   };
-  // In backward the first unit's parameters and what they are gathered in, or
-  // its gradients; and what the units after it are reduced from.
+  // In backward: the first unit's parameters and their all-gather output, or
+  // its gradients; and the reduce-scatter inputs of the units after it.
   EXPECT_EQ(unsharded({.stage = 3, .prefetch = 0}), 2 * kFirst + kOther);
   EXPECT_EQ(unsharded({.stage = 3, .prefetch = 1}), 2 * kFirst + 2 * kOther);
-  // Its gradients and what they are reduced from, and the units' after it.
+  // Its gradients and their reduce-scatter inputs, and those of the next units.
   EXPECT_EQ(unsharded({.stage = 2, .prefetch = 0}), 2 * kFirst);
   EXPECT_EQ(unsharded({.stage = 2, .prefetch = 2}), 2 * kFirst + 2 * kOther);
-  // Whole gradients are not among them.
+  // Excludes full gradients.
   EXPECT_EQ(unsharded({.stage = 1, .prefetch = 1}), kFirst + kOther);
-  // Whole gradients of all units until the last micro-batch, and one more; or
-  // of one at a time.
+  // Full gradients of all units until the last micro-batch, and one more unit;
+  // or of one unit at a time.
   config.accumulate = 2;
   EXPECT_EQ(unsharded({.stage = 2, .prefetch = 0}), kFirst + 4 * kOther);
   EXPECT_EQ(

@@ -28,7 +28,7 @@
 namespace rankwise {
 namespace {
 
-// 0 of a device that was never used: its allocator would throw.
+// Returns 0 for a device never used, whose allocator would throw.
 c10::CachingAllocator::Stat AllocatedBytes(c10::Device device) {
   using c10::CachingAllocator::StatType;
   c10::DeviceAllocator* const allocator =
@@ -40,9 +40,9 @@ c10::CachingAllocator::Stat AllocatedBytes(c10::Device device) {
 
 thread_local bool counts_on_this_thread = false;
 
-// PyTorch's allocator, which counts what threads allocate that have it counted.
-// (The hook of PyTorch's profiler does not hear of what other threads free, as
-// Gloo's do.)
+// Wraps PyTorch's allocator and counts the allocations of threads that enable
+// counting. (The hook of PyTorch's profiler misses frees by other threads, such
+// as Gloo's.)
 class CountingAllocator : public c10::Allocator {
  public:
   static CountingAllocator& Get() {
@@ -82,11 +82,11 @@ class CountingAllocator : public c10::Allocator {
 
   c10::Allocator* const inner_;
   std::mutex mutex_;
-  std::unordered_map<void*, size_t> counted_;  // that are not freed
-  std::atomic<int64_t> counted_bytes_ = 0;     // theirs
+  std::unordered_map<void*, size_t> counted_;  // not yet freed
+  std::atomic<int64_t> counted_bytes_ = 0;     // sum over counted_
 };
 
-// Those that the worker uses, each once.
+// Returns the accelerators that the worker uses, without duplicates.
 std::vector<c10::Device> AcceleratorsOf(const Worker& worker) {
   std::set<c10::DeviceIndex> seen;
   std::vector<c10::Device> devices = worker.devices;
@@ -97,7 +97,7 @@ std::vector<c10::Device> AcceleratorsOf(const Worker& worker) {
   return devices;
 }
 
-// Each storage once, unless its memory is given back between uses.
+// Counts each storage once, and none whose memory is freed between uses.
 int64_t StorageBytes(const std::vector<torch::Tensor>& tensors) {
   std::set<const void*> seen;
   int64_t bytes = 0;
@@ -112,7 +112,7 @@ int64_t StorageBytes(const std::vector<torch::Tensor>& tensors) {
   return bytes;
 }
 
-// DDP makes its buckets anew in the second forward.
+// DDP rebuilds its buckets in the second forward.
 constexpr int64_t kWarmUpSteps = 2;
 
 void Raise(int64_t& most, int64_t bytes) { most = std::max(most, bytes); }
@@ -121,14 +121,14 @@ void Raise(int64_t& most, int64_t bytes) { most = std::max(most, bytes); }
 
 void KeepFreedMemory() {
 #ifdef __GLIBC__
-  constexpr int kLargestBlockOnHeap = 1 << 30;  // bytes; others are mapped
+  constexpr int kLargestBlockOnHeap = 1 << 30;  // bytes; larger ones are mapped
   if (mallopt(M_MMAP_THRESHOLD, kLargestBlockOnHeap) == 0) {
-    // Before glibc 2.35 this is the most it takes.
+    // The maximum before glibc 2.35.
     mallopt(M_MMAP_THRESHOLD, 32 << 20);
   }
   mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
 #endif
-#ifndef __SANITIZE_ADDRESS__  // which is to see what uses freed memory
+#ifndef __SANITIZE_ADDRESS__  // AddressSanitizer must detect uses after free
   c10::SetCPUAllocator(&CachingAllocator::Get());
 #endif
 }
@@ -186,7 +186,7 @@ MemoryMeter::MemoryMeter(const Worker& worker, const Model& model,
       allocated_(worker) {}
 
 void MemoryMeter::Enter(Phase phase) {
-  // Between forward and backward; what they keep belongs to the activations.
+  // Between forward and backward; tensors stored here count as activations.
   if (phase == Phase::kGather || phase == Phase::kLoss ||
       phase == Phase::kScatterGradient)
     return;

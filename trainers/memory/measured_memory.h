@@ -1,5 +1,5 @@
-// The memory of a training process: how the allocator treats what steps free,
-// the most that was held, and what a stretch of the program allocates.
+// Measures the memory of a training process: peak use, and allocations of a
+// section of the program; configures the allocator for training steps.
 #ifndef RANKWISE_TRAINERS_MEMORY_MEASURED_MEMORY_H_
 #define RANKWISE_TRAINERS_MEMORY_MEASURED_MEMORY_H_
 
@@ -20,28 +20,29 @@
 
 namespace rankwise {
 
-// Keeps freed memory for the next step instead of giving it back to the kernel:
+// Keeps freed memory for the next step instead of returning it to the kernel:
 // by default glibc unmaps activations and gradients of megabytes each, and
-// every step pays page faults for all of them (figures: docs/performance.md).
-// The host's tensors come from CachingAllocator from now on, all else from
-// glibc, told to keep what is freed. Call it before the first tensor.
+// every step has page faults for all of them (figures: docs/performance.md).
+// From now on the host's tensors come from CachingAllocator and everything else
+// from glibc, configured to keep freed memory. Call before the first tensor is
+// allocated.
 void KeepFreedMemory();
 
-// The peak resident set in bytes, from /proc/self/status (VmHWM, unlike
-// getrusage's figure, is of this program and not of what was before exec). 0
-// where the line is missing.
+// Returns the peak resident set in bytes, from /proc/self/status (VmHWM, which
+// unlike getrusage's figure excludes the time before exec), or 0 if the line is
+// missing.
 int64_t PeakResidentBytes(std::istream& proc_status);
 
-// Of this rank: resident on the host, and allocated on its accelerators, each
-// one's own peak added up; 0 of those that it never used. Without what the
-// driver, NCCL and CUDA's libraries take for themselves.
+// Returns this rank's peaks: resident bytes on the host, and allocated bytes
+// summed over its accelerators' own peaks; 0 for accelerators never used.
+// Excludes memory of the driver, NCCL and CUDA's libraries.
 MemoryRecord MeasurePeakMemory(const Worker& worker);
 
-// What is allocated and not freed again while it is open: on the worker's
-// accelerators, by the whole process, as their allocators count it; without
-// any, on the host by the thread that opens it, whichever thread frees it. One
-// at a time in a process. The host's later tensors come from an allocator that
-// can count, and stays.
+// Measures the memory allocated and not yet freed while it is open: on the
+// worker's accelerators, by the whole process, as counted by their allocators;
+// without accelerators, on the host by the opening thread, whichever thread
+// frees it. One at a time per process. Replaces the host's allocator by a
+// counting one, which stays.
 class AllocationMeter {
  public:
   explicit AllocationMeter(const Worker& worker);
@@ -49,7 +50,8 @@ class AllocationMeter {
   AllocationMeter(const AllocationMeter&) = delete;
   AllocationMeter& operator=(const AllocationMeter&) = delete;
 
-  // From zero, open or not. All calls on one thread.
+  // Open resets the count to zero, even if already open. Call on one thread
+  // only.
   void Open();
   void Close();
   bool is_open() const { return is_open_; }
@@ -63,29 +65,28 @@ class AllocationMeter {
   int64_t start_bytes_ = 0;
 };
 
-// What a rank's training holds of its memory, by kind, measured as it trains.
-// Activations are what forward has allocated and not freed as backward begins;
-// in a pipeline, as a stage's forward ends, without gradients. Forwards of the
-// first two steps count only where there are no more. Not thread-safe; all
-// calls on one thread.
+// Measures a rank's training memory by kind. Activations are the bytes that
+// forward has allocated and not freed when backward begins; in a pipeline, when
+// a stage's forward ends, without gradients. Forwards of the first two steps
+// count only if there are no others. Not thread-safe; all calls on one thread.
 class MemoryMeter {
  public:
-  // All arguments outlive it. `unsharded` may be null: there is none.
+  // All arguments must outlive it. `unsharded` is nullptr without sharding.
   MemoryMeter(const Worker& worker, const Model& model,
               const Optimizer& optimizer,
               std::function<UnshardedBytes()> unsharded);
 
-  // For a step's clock.
+  // The observer of a step's clock.
   void Enter(Phase phase);
-  // Within Phase::kSchedule, after a stage's forward. Elsewhere does nothing.
+  // Call after a stage's forward within Phase::kSchedule; no effect elsewhere.
   void AfterStageForward();
   void AfterStep();
 
-  // The most of each so far.
+  // Returns the peak of each kind so far.
   const MemoryParts& parts() const { return parts_; }
 
  private:
-  // Of the optimizer's parameters; `whole`: of the model's, too.
+  // Of the optimizer's parameters; with `whole`, of the model's too.
   int64_t GradientBytes(bool whole) const;
   int64_t UnshardedNow() const;
   void TakeActivations(int64_t of_others);
@@ -100,7 +101,8 @@ class MemoryMeter {
   MemoryParts parts_;
 };
 
-// "memory of rank 0 in MB, computed in brackets: parameters 3.3 (3.3), ...".
+// Returns "memory of rank 0 in MB, computed in brackets: parameters 3.3 (3.3),
+// ...".
 std::string DescribeMemory(const MemoryRecord& record);
 
 }  // namespace rankwise
