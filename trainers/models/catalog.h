@@ -1,4 +1,4 @@
-// The models' descriptions, of which MakeModelSpec chooses one by name.
+// Descriptions of the models; MakeModelSpec selects one by name.
 #ifndef RANKWISE_TRAINERS_MODELS_CATALOG_H_
 #define RANKWISE_TRAINERS_MODELS_CATALOG_H_
 
@@ -16,27 +16,27 @@ absl::StatusOr<ModelSpec> LinearSpec(const ModelConfig& config);
 
 // The small convolutional network for 32x32 colour images: two convolutions,
 // two fully connected layers, 2.1 M parameters. Input [B, 3, 32, 32]; output
-// logits [B, 10]. Of "simple_cnn_bn" there is a BatchNorm2d between each
-// convolution and its ReLU.
+// logits [B, 10]. "simple_cnn_bn" has a BatchNorm2d between each convolution
+// and its ReLU.
 absl::StatusOr<ModelSpec> SimpleCnnSpec(const ModelConfig& config);
 
 // A fully connected network for images. Input [B, 3, 32, 32], flattened; output
 // logits [B, 10]. --depth hidden layers (default 2) of --width features
-// (default 512) with ReLU: fc1 .. fcN, then the output's. --input_width makes
-// it one for vectors [B, that many], --classes gives it another output: with
-// both equal to --width all layers are equal.
+// (default 512) with ReLU: fc1 .. fcN, then the output layer. --input_width
+// replaces images by vectors [B, input_width], --classes sets the number of
+// outputs: with both equal to --width all layers are equal.
 absl::StatusOr<ModelSpec> MlpSpec(const ModelConfig& config);
 
-// The two-layer network that model parallelism is taught with: fc1 (1024 to
-// 2048), relu, fc2 (2048 to 1024). Input and output [B, 1024].
+// The two-layer network of model parallelism tutorials: fc1 (1024 to 2048),
+// relu, fc2 (2048 to 1024). Input and output [B, 1024].
 absl::StatusOr<ModelSpec> MpMlpSpec(const ModelConfig& config);
 
 // GPT-2 (Radford 2019): a decoder-only transformer that predicts the next
 // token. Input tokens int64 [B, T]; output logits [B, T, vocabulary]. Sizes,
 // with their parameters: nano (0.8 M; the default), micro (3.3 M), mini (10.8
 // M), small (25.6 M), gpt2 (124 M, as published). All but gpt2 have a
-// vocabulary of 256, bytes. T is --sequence_length, and the position
-// embedding's length.
+// vocabulary of 256, for bytes. T is --sequence_length, also the length of the
+// position embedding.
 //
 // Layers: embedding, block0 ..., norm, head. With a tied head the head is the
 // token embedding (Press and Wolf 2017). Initial weights as GPT-2's: N(0,
@@ -47,15 +47,15 @@ absl::StatusOr<ModelSpec> GptSpec(const ModelConfig& config);
 // of 4x4. Input [B, 3, 32, 32]; output logits [B, 10]. Sizes: nano (4 blocks of
 // 128 features; the default), micro (6 of 192), and of DeiT (Touvron 2021) tiny
 // (12 of 192), small (12 of 384) and base (12 of 768).
-//
 // Layers: embedding (patches, class token, positions), block0 ..., norm (of the
-// class token alone), head. Initial weights N(0, 0.02^2); the class token 0.
+// class token only), head. Initial weights N(0, 0.02^2); the class token is 0.
 absl::StatusOr<ModelSpec> VitSpec(const ModelConfig& config);
 
-// InvalidArgument that names the flag unless 0 (the default) or in 1 .. most.
+// Returns InvalidArgument naming the flag unless `value` is 0 (the default) or
+// in 1 .. most.
 absl::Status CheckSizeFlag(const char* flag, int64_t value, int64_t most);
 
-// The largest --depth, and the largest --width and other number of features.
+// The largest --depth, and the largest --width and other feature counts.
 inline constexpr int64_t kMostBlocks = 10'000;
 inline constexpr int64_t kMostFeatures = 1 << 20;
 

@@ -12,8 +12,8 @@
 namespace rankwise {
 namespace {
 
-// `tensor` with its blocks as a dimension of their own, so that what is divided
-// is dimension dim + 1.
+// Returns `tensor` with its blocks as a separate dimension, so that the divided
+// dimension is dim + 1.
 torch::Tensor WithBlocks(const torch::Tensor& tensor,
                          const Division& division) {
   return tensor.unflatten(division.dim, {division.blocks, -1});

@@ -22,11 +22,11 @@ TEST(DivisionTest, PartsMakeTheWholeAgain) {
     const TensorParallel tp{.group = comm.world()};
     for (const Division& division : divisions) {
       const torch::Tensor part = PartOf(whole, division, tp);
-      // 5 columns are padded to 3 for each rank.
+      // 5 columns are padded to 3 per rank.
       EXPECT_EQ(part.numel(), division.dim == 0 ? 30 : 36);
       EXPECT_TRUE(at::equal(WholeOf(part, division, tp), whole));
     }
-    // Of each block of 4 rows the first rank has the first two.
+    // The first rank has the first two of each block of 4 rows.
     EXPECT_TRUE(at::equal(PartOf(whole, divisions[1], tp)[2],
                           whole[4 + 2 * tp.place()]));
   });

@@ -43,7 +43,7 @@ class GptEmbedding : public torch::nn::Module {
     context.Divide(token_->weight(), {.dim = 0, .size = size.vocabulary});
   }
 
-  // Of the tokens of this rank along cp, those between layers.
+  // Returns the embeddings of this rank's tokens along cp between layers.
   torch::Tensor Forward(const torch::Tensor& tokens) const {
     const torch::Tensor here =
         ContextSlice(tokens, 1, config_.sequence, parallel_.context);
@@ -65,7 +65,8 @@ class GptEmbedding : public torch::nn::Module {
   std::shared_ptr<Embedding> token_, position_;
 };
 
-// Logits of every token. `weight` is another layer's, or registered here.
+// Computes the logits of every token. `weight` is another layer's, or
+// registered here.
 class Head : public torch::nn::Module {
  public:
   Head(torch::Tensor weight, bool owns, int64_t tokens, TensorParallel tp)
@@ -74,7 +75,7 @@ class Head : public torch::nn::Module {
         tp_(std::move(tp)) {}
 
   torch::Tensor Forward(const torch::Tensor& x) const {
-    // A tied weight lies on its owner's device.
+    // A tied weight is on its owner's device.
     return ColumnParallelLinear(x, weight_.to(x.device()), /*bias=*/{}, tokens_,
                                 tp_);
   }
@@ -125,7 +126,7 @@ std::shared_ptr<Head> BuildHead(const TransformerSize& size,
     return std::make_shared<Head>(owned, /*owns=*/false, tokens, tp);
   auto head =
       std::make_shared<Head>(owned.detach().clone(), /*owns=*/true, tokens, tp);
-  // A copy of the owner's part.
+  // A copy of the owner's part of the weight.
   if (tp.size() > 1)
     context.divided.emplace_back(head->weight(), by_vocabulary);
   return head;

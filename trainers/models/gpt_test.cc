@@ -59,8 +59,8 @@ TEST(GptTest, SizesGrow) {
             GptSpec(Sized("nano"))->parameters());
 }
 
-// Two per token and weight of a matrix, and two products of all pairs of
-// tokens, each of all features, in every block.
+// Two FLOPs per token and matrix weight, and in every block two products over
+// all pairs of tokens, each over all features.
 TEST(GptTest, FlopsAreThoseOfTheMatricesAndOfAttention) {
   const ModelSpec spec = *GptSpec(Small());
   const auto model = Build(Small());
@@ -68,7 +68,8 @@ TEST(GptTest, FlopsAreThoseOfTheMatricesAndOfAttention) {
   double expected = blocks * 2 * 2 * tokens * tokens * features;
   for (const auto& entry : model->named_parameters()) {
     const bool looked_up = entry.key() == "embedding.position.weight";
-    if (entry.value().dim() == 2 && !looked_up)  // the token's is the head
+    // the token embedding is the head
+    if (entry.value().dim() == 2 && !looked_up)
       expected += 2 * tokens * static_cast<double>(entry.value().numel());
   }
   EXPECT_DOUBLE_EQ(spec.flops(), expected);
@@ -146,7 +147,7 @@ TEST(GptTest, DropoutMasksDependOnTheSeedAndTheLayerOnly) {
   model->set_dropout_seed(2);
   EXPECT_FALSE(model->Forward(tokens).equal(first));
 
-  // The same micro-batch again, another one in between after every layer.
+  // The same micro-batch, with another one run after every layer.
   torch::Tensor x = tokens, other = SomeTokens(2, 24);
   for (size_t i = 0; i < layers; ++i) {
     model->set_dropout_seed(1);
@@ -197,7 +198,7 @@ TEST(DropoutTest, LayersHaveSeedsOfTheirOwn) {
 }
 
 TEST(GptTest, LearnsTokens) {
-  at::set_num_threads(1);  // small tensors: threads would only wait
+  at::set_num_threads(1);  // small tensors: more threads would only wait
   const auto model = Build(Small());
   const auto tokens = *OpenDataset(
       {.name = "tokens", .train_size = 1000, .seed = 0, .sequence_length = 24},
@@ -213,7 +214,7 @@ TEST(GptTest, LearnsTokens) {
     last = loss.item<double>();
     if (step == 0) first = last;
     loss.backward();
-    // Steps of one size, as Adam's first ones are.
+    // Steps of equal size, like Adam's first ones.
     at::NoGradGuard no_grad;
     for (torch::Tensor& parameter : model->parameters()) {
       parameter.sub_(parameter.grad().sign(), 0.003);

@@ -6,7 +6,7 @@
 namespace rankwise {
 namespace {
 
-constexpr double kWideBytes = 4;  // fp32, whatever the precision
+constexpr double kWideBytes = 4;  // fp32 in every precision
 
 double Elements(const std::vector<int64_t>& shape) {
   double elements = 1;
@@ -14,7 +14,8 @@ double Elements(const std::vector<int64_t>& shape) {
   return elements;
 }
 
-// That the layer reads; of a tied one, the owner's.
+// Returns the bytes of weights that the layer reads; those of the owner if
+// tied.
 double WeightBytes(const LayerSpec& layer) {
   double weights = 0;
   for (const auto& shape : layer.part_parameters) weights += Elements(shape);
@@ -34,7 +35,7 @@ LayerBytes BytesOf(const ModelSpec& spec, size_t layer, double examples,
              : value_bytes * Elements(spec.layers[layer - 1].part_shape));
   const double output = examples * value_bytes * Elements(own.part_shape);
   const double weights = WeightBytes(own);
-  // In addition to the input.
+  // Stored in addition to the input.
   const double kept =
       std::max(0.0, KeptBytes(own.kept, examples,
                               {.value_bytes = value_bytes,
@@ -44,7 +45,7 @@ LayerBytes BytesOf(const ModelSpec& spec, size_t layer, double examples,
   const double input_gradient = first ? 0 : input;
   return {
       .forward = input + weights + kept + output,
-      // Reads these and the output's gradient, and writes those of the
+      // Reads these and the output's gradient, and writes the gradients of the
       // input and the weights.
       .backward = input + weights + kept + output + input_gradient + weights};
 }

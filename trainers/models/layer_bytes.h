@@ -1,5 +1,5 @@
-// What a layer has to move between a device and its memory, from what the
-// models declare of their layers.
+// Bytes that a layer moves between a device and its memory, computed from the
+// models' layer descriptions.
 #ifndef RANKWISE_TRAINERS_MODELS_LAYER_BYTES_H_
 #define RANKWISE_TRAINERS_MODELS_LAYER_BYTES_H_
 
@@ -14,11 +14,11 @@ struct LayerBytes {
   double backward = 0;
 };
 
-// Of one rank's part of `layer` in a pass over `examples`, at least: as if each
-// layer's input, output, weights and what it keeps for backward crossed between
-// device and memory once a pass, and all else stayed in caches. Activations
-// have `value_bytes` each, weights and their gradients 4. docs/metrics.md has
-// the formula.
+// Returns the least bytes for one rank's part of `layer` in a pass over
+// `examples`: as if the layer's input, output, weights and tensors stored for
+// backward moved between device and memory once per pass, and all else stayed
+// in caches. Activations have `value_bytes` each, weights and their gradients
+// 4. The formula is in docs/metrics.md.
 LayerBytes BytesOf(const ModelSpec& spec, size_t layer, double examples,
                    double value_bytes);
 

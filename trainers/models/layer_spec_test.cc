@@ -1,4 +1,4 @@
-// What every model's layers promise, checked on the layers as they are built.
+// Checks the layer descriptions of every model against the layers as built.
 
 #include <ATen/Context.h>
 #include <ATen/core/grad_mode.h>
@@ -28,7 +28,7 @@ int64_t CountParameters(const torch::nn::Module& model) {
 
 using Shapes = std::multiset<std::vector<int64_t>>;
 
-// None of a layer without a module.
+// Returns the parameter shapes; empty for a layer without a module.
 Shapes ShapesOf(const torch::nn::Module* module) {
   Shapes shapes;
   if (module == nullptr) return shapes;
@@ -119,7 +119,7 @@ std::vector<ModelConfig> Configs() {
   deep_mlp.name = "mlp";
   deep_mlp.depth = 4;
   deep_mlp.width = 40;
-  ModelConfig wide_mlp;  // of vectors
+  ModelConfig wide_mlp;  // for vectors
   wide_mlp.name = "mlp";
   wide_mlp.width = wide_mlp.input_width = wide_mlp.classes = 24;
   ModelConfig gpt;
@@ -152,8 +152,9 @@ INSTANTIATE_TEST_SUITE_P(Models, LayerSpecTest, ::testing::ValuesIn(Configs()),
                                   (info.param.tied_head ? "" : "_untied");
                          });
 
-// One line per model: the losses of three steps of SGD at 0.1, by torch.nn's
-// own transformer layers (goldens/make_transformer_losses.py).
+// Compares with a file of one line per model: the losses of three steps of SGD
+// at rate 0.1 with torch.nn's own transformer layers
+// (goldens/make_transformer_losses.py).
 void ExpectLosses(const ModelSpec& spec, const torch::Tensor& data,
                   const torch::Tensor& target) {
   std::ifstream file("trainers/models/goldens/transformer_losses.txt");

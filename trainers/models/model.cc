@@ -32,7 +32,7 @@ bool Keeps(absl::Span<const LayerRange> kept, size_t layer) {
       kept, [&](const LayerRange& range) { return range.contains(layer); });
 }
 
-// Seeds the device's default generator. Nobody restores what it was before.
+// Seeds the device's default generator without restoring its earlier state.
 void SeedGenerator(c10::Device device, uint64_t seed) {
   at::Generator generator = at::globalContext().defaultGenerator(device);
   std::lock_guard<std::mutex> lock(generator.mutex());
@@ -41,8 +41,8 @@ void SeedGenerator(c10::Device device, uint64_t seed) {
 
 std::string AboveOne(int size) { return size > 1 ? absl::StrCat(size) : ""; }
 
-// The fields of ModelConfig that not all models use, by flag: name and value,
-// which is "" or "0" if not given.
+// Returns the fields of ModelConfig that not all models use: flag names and
+// values, which are "" or "0" if not given.
 std::vector<std::pair<std::string, std::string>> OptionsOf(
     const ModelConfig& config) {
   return {{"model_size", config.size},
@@ -61,7 +61,7 @@ std::vector<std::pair<std::string, std::string>> OptionsOf(
 struct Entry {
   const char* name;
   absl::StatusOr<ModelSpec> (*make)(const ModelConfig& config);
-  std::set<std::string> options;  // those that it uses
+  std::set<std::string> options;  // options that the model uses
 };
 
 const std::vector<Entry>& Entries() {
@@ -85,7 +85,7 @@ const std::vector<Entry>& Entries() {
 
 absl::Status Refuse(const Entry& entry, const std::string& option,
                     const std::string& value) {
-  // tensor_parallel has no such flag: its tp is the number of ranks.
+  // tensor_parallel has no --tp: its tp is the number of ranks.
   const char* dashes = option == "tp" ? "" : "--";
   std::vector<std::string> takers;
   for (const Entry& other : Entries()) {
@@ -238,7 +238,8 @@ std::vector<torch::Tensor> Model::BuffersOf(size_t layer) const {
 uint64_t Model::SeedOf(size_t layer) const {
   const uint64_t seed = LayerSeed(dropout_seed_, layer);
   const TensorParallel& tp = parallel_.tensor;
-  int tokens = parallel_.context.place();  // which of a sequence's are here
+  // index of this rank's part of the sequence
+  int tokens = parallel_.context.place();
   if (tp.sequence_parallel) tokens = tokens * tp.size() + tp.place();
   return tokens == 0 ? seed : MixIn(seed, static_cast<uint64_t>(tokens));
 }

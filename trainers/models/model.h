@@ -22,14 +22,14 @@
 
 namespace rankwise {
 
-// Zero and empty mean the model's own default; a model refuses a field that it
-// does not use.
+// Zero and empty mean the model's default; a model refuses fields that it does
+// not use.
 struct ModelConfig {
   std::string name = "simple_cnn";
-  std::string size = {};        // gpt, vit: a named size
+  std::string size = {};        // gpt, vit: name of a size
   int64_t depth = 0;            // mlp, gpt, vit: hidden layers or blocks
   int64_t width = 0;            // mlp, gpt, vit: features between layers
-  int64_t input_width = 0;      // mlp: features of an example
+  int64_t input_width = 0;      // mlp: features per example
   int64_t classes = 0;          // mlp
   int64_t sequence_length = 0;  // gpt: tokens per example
   double dropout = 0;           // gpt, vit
@@ -37,88 +37,89 @@ struct ModelConfig {
   ModelSplit split = {};        // mlp, mp_mlp, gpt, vit
 };
 
-// One layer that was built.
+// A layer as built.
 struct Layer {
-  // Registered under the layer's name; null where there are no parameters.
+  // Registered under the layer's name; nullptr without parameters.
   std::shared_ptr<torch::nn::Module> module;
   // [B, previous layer's output_shape...] to [B, output_shape...].
   std::function<torch::Tensor(const torch::Tensor&)> forward;
 };
 
-// A layer that is `module`, by its Forward.
+// Returns a layer that runs `module`'s Forward.
 template <typename Module>
 Layer MakeLayer(std::shared_ptr<Module> module) {
   return {module,
           [module](const torch::Tensor& x) { return module->Forward(x); }};
 }
 
-// What layers built after one another share.
+// Shared state of layers built one after another.
 struct LayerContext {
-  // Turns `parameter`, drawn whole, into this rank's part of it.
+  // Replaces `parameter`, drawn as a whole, by this rank's part of it.
   void Divide(torch::Tensor parameter, const Division& division);
 
   ModelParallel parallel;
-  // The parameters that are divided.
+  // The divided parameters.
   std::vector<std::pair<torch::Tensor, Division>> divided;
-  // Whole parameters that are used on this rank's tokens alone, under sequence
-  // parallelism: each rank's gradient is a part of the sum.
+  // Whole parameters used only on this rank's tokens, under sequence
+  // parallelism: each rank's gradient is one summand.
   std::vector<torch::Tensor> of_own_tokens;
-  // Weights that later layers are tied to, by their full name
+  // Weights to which later layers are tied, by full name
   // ("embedding.token.weight").
   std::map<std::string, torch::Tensor> weights;
-  // Whether the layer that owns a weight of `weights` is kept by this model. If
-  // it is not, a tied layer registers a copy of its own.
+  // By name in `weights`: whether this model keeps the owning layer. If not, a
+  // tied layer registers its own copy.
   std::map<std::string, bool> owner_kept;
 };
 
 struct LayerSpec {
   std::string name;  // prefix of its parameters' names; no dots
-  std::vector<int64_t> output_shape;  // of one example, whole
-  // What one rank has of it; MakeModelSpec makes it output_shape where layers
-  // leave it empty.
+  std::vector<int64_t> output_shape;  // of one example, undivided
+  // One rank's part of it; MakeModelSpec sets it to output_shape if it is
+  // empty.
   std::vector<int64_t> part_shape = {};
-  int64_t parameters = 0;  // whole; a tied weight counts in the owning layer
-  // The shapes of what one rank has of them.
+  // undivided; a tied weight counts in the owning layer
+  int64_t parameters = 0;
+  // Shapes of one rank's part of the parameters.
   ParameterShapes part_parameters = {};
   KeptForBackward kept = {};
-  // Whether the layer's input is among them: else a stage that begins with it
-  // keeps what it has received.
+  // Whether `kept` includes the layer's input; if not, a stage that begins with
+  // this layer stores the input that it received.
   bool keeps_input = true;
-  // Numbers of one example's activations that the ranks along tp sum, forward
-  // and backward.
+  // Numbers of one example's activations summed among the ranks along tp, in
+  // forward and backward.
   double exchanged_along_tp = 0;
   double flops = 0;  // forward of one example; a multiply-add counts as 2
   bool has_dropout = false;
-  // Draws the initial weights from the default CPU generator, in the order in
-  // which the same module written in Python would.
+  // Draws the initial weights from the default CPU generator, in the order of
+  // the same module written in Python.
   std::function<Layer(LayerContext& context)> build;
 };
 
-// A weight of layer `owner` that layer `user` uses too. Where a model keeps
-// only the user, it holds a copy named `copy_name`.
+// A weight of layer `owner` that layer `user` also uses. If a model keeps only
+// the user, it holds a copy named `copy_name`.
 struct TiedWeight {
   size_t owner = 0, user = 0;  // layers
   std::string name, copy_name;
-  std::vector<int64_t> part_shape = {};  // what one rank has of it
+  std::vector<int64_t> part_shape = {};  // one rank's part of it
 };
 
 enum class LossKind { kCrossEntropy, kMeanSquaredError };
 
-// A model's description, with the training defaults that it was published or
-// taught with. Cheap to copy; builds nothing.
+// A model's description, with the training defaults of its publication or
+// tutorial. Cheap to copy; builds nothing.
 struct ModelSpec {
   std::string name;
   LossKind loss = LossKind::kCrossEntropy;
   std::vector<int64_t> example_shape;  // of one input, without the batch
-  // Classes or token values that the output separates; 0 for regression.
+  // Classes or token values of the output; 0 for regression.
   int64_t num_classes = 0;
   std::string default_dataset;
   std::string default_optimizer = "adam";
   double default_learning_rate = 1e-3;
   std::vector<LayerSpec> layers;
   std::vector<TiedWeight> ties;
-  // Of a sequence of tokens whose targets are divided along cp; none if every
-  // rank has the whole target.
+  // Sequence whose targets are divided along cp; nullopt if every rank has the
+  // whole target.
   std::optional<SequenceShape> target_sequence = {};
   bool divided_classes = false;  // the output's classes are divided along tp
 
@@ -128,8 +129,9 @@ struct ModelSpec {
 
 std::vector<std::string> ModelNames();
 
-// NotFound naming the known models; InvalidArgument for a size that the model
-// does not have, or a field that it has no use for, as the flag is typed.
+// Returns the description. NotFound naming the known models; InvalidArgument,
+// with the flag as typed, for a size that the model lacks or a field that it
+// does not use.
 absl::StatusOr<ModelSpec> MakeModelSpec(const ModelConfig& config);
 
 // Layers [begin, end).
@@ -138,87 +140,88 @@ struct LayerRange {
   bool contains(size_t layer) const { return layer >= begin && layer < end; }
 };
 
-// A whole model, or the layers of it that one pipeline rank keeps. Parameters
-// have the same names ("conv1.weight") and initial values in both. Not
-// thread-safe.
+// A whole model, or the layers that one pipeline rank keeps. Parameters have
+// the same names ("conv1.weight") and initial values in both. Not thread-safe.
 class Model : public torch::nn::Module {
  public:
   explicit Model(const ModelSpec& spec);
-  // Builds every layer in order but keeps those of `kept` only, one at a time,
-  // and of each what `parallel` gives to this rank.
+  // Builds every layer in order, one at a time, but keeps only those of `kept`,
+  // and of each this rank's part according to `parallel`.
   Model(const ModelSpec& spec, absl::Span<const LayerRange> kept,
         const ModelParallel& parallel = {});
 
-  // All layers: input [B, example_shape...], normalised; returns [B,
-  // outputs...]. Needs all layers to be kept.
+  // Runs all layers, which must all be kept: input [B, example_shape...],
+  // normalised; returns [B, outputs...].
   virtual torch::Tensor Forward(const torch::Tensor& input);
-  // The layers of `range`, all of which must have been kept.
+  // Runs the layers of `range`, which must all be kept.
   torch::Tensor Forward(const torch::Tensor& input, LayerRange range);
 
-  // What runs a layer: calls `forward`, which may be called again in backward.
+  // RunLayer runs a layer: it calls `forward`, which may be called again in
+  // backward.
   using LayerForward = std::function<torch::Tensor(const torch::Tensor&)>;
   using RunLayer = std::function<torch::Tensor(
       size_t layer, const LayerForward& forward, const torch::Tensor& x)>;
-  // From here on every Forward runs its layers by `run_layer`, such as an
-  // engine's that brings their parameters. With `collective` all ranks along dp
-  // have to run as many.
+  // From now on every Forward runs its layers by `run_layer`, such as an
+  // engine's that gathers their parameters. With `collective`, all ranks along
+  // dp must run the same number of Forwards.
   void SetRunLayer(RunLayer run_layer, bool collective);
   bool forward_is_collective() const { return forward_is_collective_; }
 
-  // The scalar mean loss of this rank's `output` against the whole target. The
-  // mean of the ranks' along cp is that of all tokens; along tp it is the same
-  // on every rank.
+  // Returns the scalar mean loss of this rank's `output` against the whole
+  // target. The mean over the ranks along cp is that of all tokens; the ranks
+  // along tp return the same value.
   torch::Tensor LossOf(const torch::Tensor& output,
                        const torch::Tensor& target) const;
-  // The whole output of which `output` is this rank's part. Collective along tp
-  // and cp; without gradients.
+  // Returns the whole output from this rank's part `output`. Collective along
+  // tp and cp; without gradients.
   torch::Tensor WholeOutput(const torch::Tensor& output) const;
 
-  // From here on a layer's dropout masks depend on this seed and the layer's
-  // position only, however often and in whatever order layers are run: in
+  // From now on a layer's dropout masks depend only on this seed and the
+  // layer's position, however often and in whatever order layers run: in
   // training, Forward of a layer with dropout reseeds the device's default
   // generator, and does not restore it.
   void set_dropout_seed(uint64_t seed) { dropout_seed_ = seed; }
 
-  // Of the whole model, kept or not.
+  // Number of layers of the whole model, kept or not.
   size_t num_layers() const { return layers_.size(); }
   const std::string& LayerName(size_t layer) const {
     return spec_.layers[layer].name;
   }
-  // What the layer's forward uses, by full name, with weights that it is tied
-  // to; none of a layer that is not kept.
+  // Returns the parameters that the layer's forward uses, by full name,
+  // including weights that it is tied to; empty for a layer that is not kept.
   std::vector<std::pair<std::string, torch::Tensor>> ParametersOf(
       size_t layer) const;
-  // What the layer's forward changes, such as batch norm's running statistics.
+  // Returns tensors that the layer's forward changes, such as batch norm's
+  // running statistics.
   std::vector<torch::Tensor> BuffersOf(size_t layer) const;
 
-  // Weights held here as copies, whose owner is not kept.
+  // Weights held as copies because their owner is not kept.
   const std::vector<TiedWeight>& copies() const { return copies_; }
 
   const ModelParallel& parallel() const { return parallel_; }
-  // How the parameters that are divided along tp are divided, by full name.
+  // Division of each parameter that is divided along tp, by full name.
   const std::map<std::string, Division>& divisions() const {
     return divisions_;
   }
-  // Parameters whose gradients are to be summed along tp before they are used.
+  // Parameters whose gradients must be summed along tp before use.
   const std::vector<torch::Tensor>& of_own_tokens() const {
     return of_own_tokens_;
   }
 
  protected:
-  Model() = default;  // no layers: for a Forward of another kind
+  Model() = default;  // no layers: for a different Forward
 
  private:
-  // Of the dropout masks of `layer`, the same on all ranks that mask the same
-  // activations.
+  // Returns the seed of the dropout masks of `layer`, equal on all ranks that
+  // mask the same activations.
   uint64_t SeedOf(size_t layer) const;
-  // Under their names, what the layers have told `context` of their parameters.
+  // Stores the divisions that the layers registered in `context`, by name.
   void FindDivisions(const LayerContext& context);
 
   ModelSpec spec_;
   ModelParallel parallel_;
-  std::vector<Layer> layers_;  // of layers not kept: empty
-  RunLayer run_layer_;         // null: at once
+  std::vector<Layer> layers_;  // empty for layers not kept
+  RunLayer run_layer_;         // nullptr to run layers directly
   bool forward_is_collective_ = false;
   std::vector<TiedWeight> copies_;
   uint64_t dropout_seed_ = 0;
@@ -226,21 +229,22 @@ class Model : public torch::nn::Module {
   std::vector<torch::Tensor> of_own_tokens_;
 };
 
-// Of the dropout masks of a layer in this position of a model that was given
-// `seed`: it depends on what is trained and not on when or where that runs. All
-// of its 32 low bits, which are what a CPU generator uses, depend on both.
+// Returns the seed of the dropout masks of the layer at this position of a
+// model with seed `seed`, regardless of when and where it runs. All of the low
+// 32 bits, the only ones that a CPU generator uses, depend on both arguments.
 uint64_t LayerSeed(uint64_t seed, uint64_t layer);
 
-// Mean over the predictions of the batch: cross-entropy of logits [B, C] and
-// int64 targets [B], or [B, T, C] and [B, T]; or squared error of [B, k] and
-// [B, k].
+// Returns the mean over the predictions of the batch: cross-entropy of logits
+// [B, C] and int64 targets [B], or [B, T, C] and [B, T]; or squared error of
+// [B, k] and [B, k].
 torch::Tensor Loss(LossKind kind, const torch::Tensor& output,
                    const torch::Tensor& target);
 
-// Lays 4-D parameters out channels-last, in which convolutions run fastest.
+// Converts 4-D parameters to channels-last, the fastest layout for
+// convolutions.
 void ToChannelsLast(torch::nn::Module& model);
 
-// Whether `model` normalises over the batch.
+// Returns whether `model` normalises over the batch.
 bool HasBatchNorm(const torch::nn::Module& model);
 
 }  // namespace rankwise

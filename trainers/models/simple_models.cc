@@ -1,5 +1,5 @@
-// The models that are no transformers. FLOPs count matrix products and
-// convolutions, as is usual; biases, activations and norms are left out.
+// The models that are not transformers. FLOPs count matrix products and
+// convolutions, as usual; biases, activations and norms are left out.
 #include <ATen/ops/relu.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/container/sequential.h>
@@ -25,19 +25,19 @@ constexpr int64_t kClasses = 10;
 constexpr int64_t kDefaultDepth = 2;
 constexpr int64_t kDefaultWidth = 512;
 
-// Of a layer's weight along tp: its outputs, or its inputs.
+// Division of a layer's weight along tp: by outputs, or by inputs.
 enum class Divided { kNo, kColumns, kRows };
 
 struct DenseConfig {
   int64_t inputs = 0, outputs = 0;
   bool of_batch = false;  // the input is the model's
-  bool flatten = false;   // the input of every example first
-  bool relu = false;      // of the output
+  bool flatten = false;   // flatten each example's input first
+  bool relu = false;      // apply to the output
   Divided divided = Divided::kNo;
   int tensor = 1;  // ranks along tp
 };
 
-// `linear` of inputs and outputs as `config` divides them.
+// Runs `linear`, with inputs and outputs divided according to `config`.
 torch::Tensor ForwardDense(torch::nn::LinearImpl& linear,
                            const torch::Tensor& x, const DenseConfig& config,
                            const TensorParallel& tp) {
@@ -63,7 +63,7 @@ void Divide(const torch::nn::LinearImpl& linear, const DenseConfig& config,
   }
 }
 
-// torch.nn.Linear. [B, inputs] (with `flatten`: that many values in any shape)
+// torch.nn.Linear. [B, inputs] (with `flatten`, any shape with `inputs` values)
 // to [B, outputs].
 LayerSpec DenseLayer(const std::string& name, const DenseConfig& config) {
   LayerSpec spec;
@@ -78,8 +78,8 @@ LayerSpec DenseLayer(const std::string& name, const DenseConfig& config) {
                 outputs = config.outputs / columns;
   spec.part_shape = {outputs};
   spec.part_parameters = {{outputs, inputs}, {outputs}};
-  // The input, which the ReLU before it keeps, too. Of a batch, images are
-  // copied, channels first, and its gradient does not need the weights.
+  // The input, which a ReLU before it also stores. A batch's images are copied,
+  // channels first; a batch needs no gradient, so the weights are not stored.
   const bool is_copy = !config.of_batch || config.flatten;
   (is_copy ? spec.kept.values : spec.kept.cast_values) =
       static_cast<double>(inputs);
@@ -108,7 +108,7 @@ LayerSpec ReluLayer(const std::string& name, int64_t features, int tensor) {
   spec.name = name;
   spec.output_shape = {features};
   spec.part_shape = {features / tensor};
-  spec.keeps_input = false;  // but its output
+  spec.keeps_input = false;  // it stores its output instead
   spec.build = [](LayerContext&) {
     return Layer{nullptr,
                  [](const torch::Tensor& input) { return at::relu(input); }};
@@ -156,7 +156,7 @@ LayerSpec ConvLayer(const std::string& name, int64_t in, int64_t out,
   return spec;
 }
 
-// A classifier of 32x32 colour images.
+// Returns a classifier of 32x32 colour images without layers.
 ModelSpec ImageModel(const ModelConfig& config) {
   ModelSpec spec;
   spec.name = config.name;
@@ -166,7 +166,7 @@ ModelSpec ImageModel(const ModelConfig& config) {
   return spec;
 }
 
-// From vectors to vectors, by mean squared error.
+// Returns a regression model of vectors by mean squared error, without layers.
 ModelSpec RegressionModel(const ModelConfig& config, int64_t features) {
   ModelSpec spec;
   spec.name = config.name;
@@ -217,7 +217,7 @@ absl::StatusOr<ModelSpec> MlpSpec(const ModelConfig& config) {
   const int64_t inputs = of_images ? kPixels : config.input_width;
   for (int64_t i = 0; i <= depth; ++i) {
     // In pairs, by columns and then by rows; a last one without a partner is
-    // whole on every rank.
+    // undivided on every rank.
     const Divided divided = i % 2 == 1   ? Divided::kRows
                             : i == depth ? Divided::kNo
                                          : Divided::kColumns;

@@ -27,7 +27,7 @@ torch::Tensor Normal(at::IntArrayRef shape, double deviation) {
   return at::empty(shape).normal_(0, deviation);
 }
 
-// Of the tokens between layers.
+// Returns a norm of the tokens between layers.
 torch::nn::LayerNorm Norm(int64_t features, LayerContext& context) {
   torch::nn::LayerNorm norm(torch::nn::LayerNormOptions({features}));
   if (context.parallel.tensor.sequence_parallel) {
@@ -37,7 +37,8 @@ torch::nn::LayerNorm Norm(int64_t features, LayerContext& context) {
   return norm;
 }
 
-// The outputs of `linear`, in `blocks` of equal meaning, among the ranks of tp.
+// Divides the outputs of `linear`, in `blocks` equal blocks, among the ranks of
+// tp.
 void DivideColumns(const Linear& linear, int64_t blocks,
                    LayerContext& context) {
   const int64_t outputs = linear.weight().size(0);
@@ -46,7 +47,8 @@ void DivideColumns(const Linear& linear, int64_t blocks,
   context.Divide(linear.bias(), division);
 }
 
-// Its inputs. The bias is added to the sum, to each rank's tokens.
+// Divides the inputs of `linear`. The bias is added to the sum, on each rank's
+// tokens.
 void DivideRows(const Linear& linear, LayerContext& context) {
   context.Divide(linear.weight(), {.dim = 1, .size = linear.weight().size(1)});
   if (context.parallel.tensor.sequence_parallel)
@@ -69,7 +71,7 @@ class Attention : public torch::nn::Module {
   }
 
   torch::Tensor Forward(const torch::Tensor& x) const {
-    // [B, tokens, 3 * features], of this rank's heads
+    // [B, tokens, 3 * features], for this rank's heads
     const torch::Tensor rows = ColumnParallelLinear(
         x, qkv_->weight(), qkv_->bias(),
         TokensHere(config_.sequence, config_.split), parallel_.tensor);
@@ -79,7 +81,7 @@ class Attention : public torch::nn::Module {
   }
 
  private:
-  // [B, tokens, features], of this rank's heads
+  // Returns [B, tokens, features], for this rank's heads.
   torch::Tensor Mix(const torch::Tensor& rows) const {
     const int64_t heads = config_.heads / parallel_.tensor.size();
     const double dropout = is_training() ? config_.dropout : 0.0;
@@ -263,7 +265,7 @@ LayerSpec BlockLayer(const std::string& name, const BlockConfig& config) {
   const int64_t features = config.features, tokens = config.sequence.tokens;
   const TransformerPart part = TransformerPartOf(config);
   LayerMemory memory = BlockMemory(part);
-  // Of attention, 4 f^2; of the MLP, 8 f^2.
+  // 4 f^2 for attention, 8 f^2 for the MLP.
   const int64_t weights = 12 * features * features;
   return {.name = name,
           .output_shape = {tokens, features},
@@ -272,7 +274,7 @@ LayerSpec BlockLayer(const std::string& name, const BlockConfig& config) {
           .parameters = weights + (3 + 1 + 1 + 4) * features + 4 * features,
           .part_parameters = std::move(memory.parameters),
           .kept = memory.kept,
-          // Attention and the MLP, each once forward and once backward.
+          // Attention and the MLP, once each in forward and backward.
           .exchanged_along_tp = ExchangesOfTokens(4, config),
           .flops = 2.0 * static_cast<double>(tokens) *
                    static_cast<double>(weights + 2 * tokens * features),

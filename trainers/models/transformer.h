@@ -1,6 +1,6 @@
-// What gpt and vit are made of: pre-norm transformer blocks (Vaswani 2017, in
-// the order of GPT-2, Radford 2019), and the pieces of their other layers, and
-// their named sizes.
+// Components of gpt and vit: pre-norm transformer blocks (Vaswani 2017, in the
+// order of GPT-2, Radford 2019), parts of their other layers, and their named
+// sizes.
 #ifndef RANKWISE_TRAINERS_MODELS_TRANSFORMER_H_
 #define RANKWISE_TRAINERS_MODELS_TRANSFORMER_H_
 
@@ -25,17 +25,17 @@ struct TransformerSize {
   int64_t vocabulary = 0, sequence_length = 0;  // gpt only
 };
 
-// The size that `config` names, the first of `sizes` if none, with the fields
-// that `config` overrides. Another width keeps the width of a head.
-// InvalidArgument as the flag is typed.
+// Returns the size that `config` names, or the first of `sizes` if it names
+// none, with the fields that `config` overrides. Another width keeps the width
+// of a head. InvalidArgument, with the flag as typed.
 absl::StatusOr<TransformerSize> ChooseSize(
     const ModelConfig& config, absl::Span<const TransformerSize> sizes);
 
-// The standard deviation of GPT-2's initial weights; biases begin at 0.
+// Standard deviation of GPT-2's initial weights; biases begin at 0.
 inline constexpr double kInitialDeviation = 0.02;
 
-// y = x W^T + b, W drawn from N(0, deviation^2), b = 0. Parameters weight
-// [outputs, inputs] and bias [outputs].
+// y = x W^T + b, with W drawn from N(0, deviation^2) and b = 0. Parameters
+// weight [outputs, inputs] and bias [outputs].
 class Linear : public torch::nn::Module {
  public:
   Linear(int64_t inputs, int64_t outputs, double deviation = kInitialDeviation);
@@ -63,29 +63,30 @@ struct BlockConfig {
   int64_t heads = 0;
   ModelSplit split;
   double dropout = 0;  // of attention weights and of both sublayers' outputs
-  // Of the weights that write to the residual stream.
+  // Deviation of the weights that write to the residual stream.
   double residual_deviation = kInitialDeviation;
 };
 
 // x + Attention(Norm(x)), then x + Mlp(Norm(x)); the MLP has 4 times the
 // features and GELU (its tanh form, as in GPT-2). [B, tokens, features] to the
-// same. FLOPs count all pairs of tokens, also where `causal` masks half of them
+// same. FLOPs count all pairs of tokens, even if `causal` masks half of them
 // (Chowdhery 2022, appendix B).
 LayerSpec BlockLayer(const std::string& name, const BlockConfig& config);
 
-// The numbers of one example in `times` exchanges of all its tokens along tp.
+// Returns the numbers of one example in `times` exchanges of all its tokens
+// along tp.
 double ExchangesOfTokens(int times, const BlockConfig& config);
 
-// This rank's part of a transformer of such blocks.
+// Returns this rank's part of a transformer of such blocks.
 TransformerPart TransformerPartOf(const BlockConfig& config);
 
-// Layer normalisation of the tokens between layers as a layer: [B, tokens,
-// features] to the same.
+// Returns a layer that normalises the tokens between layers (layer
+// normalisation): [B, tokens, features] to the same.
 LayerSpec NormLayer(const std::string& name, const BlockConfig& config);
 
-// What gpt and vit need for `config.split`: heads that divide among tp, and
-// sequences and a dropout that cp can have. InvalidArgument as the flag is
-// typed.
+// Checks the requirements of gpt and vit on `config.split`: heads that tp
+// divides, and a sequence and a dropout that cp supports. InvalidArgument, with
+// the flag as typed.
 absl::Status CheckSplit(const BlockConfig& config);
 
 }  // namespace rankwise

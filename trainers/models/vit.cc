@@ -31,7 +31,7 @@ const TransformerSize kSizes[] = {
     {"base", 12, 768, 12, 0, 0},
 };
 
-// A convolution whose kernels do not overlap: one affine map of every patch.
+// A convolution with non-overlapping kernels: one affine map of every patch.
 class PatchEmbedding : public torch::nn::Module {
  public:
   explicit PatchEmbedding(int64_t features)
@@ -40,7 +40,7 @@ class PatchEmbedding : public torch::nn::Module {
                           .normal_(0, kInitialDeviation))),
         bias_(register_parameter("bias", at::zeros({features}))) {}
 
-  // [B, patches, features]
+  // Returns [B, patches, features].
   torch::Tensor Forward(const torch::Tensor& images) const {
     return at::conv2d(images, weight_, bias_, /*stride=*/kPatch)
         .flatten(2)
@@ -63,7 +63,7 @@ class VitEmbedding : public torch::nn::Module {
         position_(register_module("position", std::make_shared<Embedding>(
                                                   kTokens, config.features))) {}
 
-  // All tokens are made on every rank, which keeps its own.
+  // Every rank computes all tokens and keeps its own.
   torch::Tensor Forward(const torch::Tensor& images) const {
     const torch::Tensor patches = patch_->Forward(images);
     const torch::Tensor first =
@@ -108,8 +108,8 @@ LayerSpec EmbeddingLayer(const BlockConfig& block) {
       }};
 }
 
-// The first token of all, [B, features], on every rank: of the ranks along cp
-// and tp one has it.
+// Returns the sequence's first token, [B, features], on every rank; a single
+// rank along cp and tp holds it.
 torch::Tensor ClassToken(const torch::Tensor& x, const BlockConfig& block,
                          const ModelParallel& parallel) {
   torch::Tensor tokens = x;
@@ -126,8 +126,8 @@ torch::Tensor ClassToken(const torch::Tensor& x, const BlockConfig& block,
 // [B, tokens, features] to the class token's [B, features], normalised.
 LayerSpec ClassTokenNorm(const BlockConfig& block) {
   const auto features = static_cast<double>(block.features);
-  // The class token is a part of all tokens, which live on with it, unless it
-  // is a sum over cp.
+  // The class token is a view of all tokens, which stay alive with it, unless
+  // it is a sum over cp.
   const double kept_tokens =
       block.split.context > 1 ? 1 : static_cast<double>(kTokens);
   return {.name = "norm",
