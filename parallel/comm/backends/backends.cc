@@ -74,7 +74,7 @@ const std::vector<BackendKind>& Backends() {
   static const auto& table = *new std::vector<BackendKind>{
       {.name = "gloo",
        .serves_cpu = true,
-       .serves_cuda = true,  // through the host's memory
+       .serves_cuda = true,  // through host memory
        .on_device = false,
        .pretends_peers = false,
        .within_machine = false,
@@ -99,7 +99,7 @@ const std::vector<BackendKind>& Backends() {
        .pretends_peers = false,
        .within_machine = false,
        .needs_pmix = true,
-       .auto_preference = 2,  // where shm cannot be
+       .auto_preference = 2,  // below shm
        .auto_reason =
            "backend mpi, since mpirun or srun has started the ranks on several "
            "machines: faster than gloo for small messages, about equal for "

@@ -34,7 +34,7 @@ Tensors Flatten(const std::vector<Tensors>& lists) {
   return all;
 }
 
-// `buffer` in parts along its first dimension; whole without `sizes`.
+// Splits `buffer` along its first dimension; keeps it whole without `sizes`.
 Tensors Splits(const Tensor& buffer, const std::vector<int64_t>& sizes) {
   return sizes.empty() ? Tensors{buffer} : buffer.split_with_sizes(sizes, 0);
 }
@@ -161,7 +161,7 @@ class FakeBackend : public c10d::Backend {
     return exchange_->Collective(getRank(), type, std::move(call), bytes);
   }
 
-  // `whole`: the outputs are buffers with a part for each rank.
+  // `whole`: each output is a buffer with one part per rank.
   WorkPtr AllGather(OpType type, const Tensors& inputs, const Tensors& outputs,
                     bool whole) {
     return Start(type, {.name = "all_gather",

@@ -44,7 +44,7 @@ Tensor Combine(const Tensor& a, const Tensor& b, ReduceOp::RedOpType op) {
   }
 }
 
-// `copies` times the same tensor, reduced without doing it `copies` times.
+// Reduces `copies` equal tensors in one operation.
 Tensor CombineCopies(const Tensor& x, int64_t copies, ReduceOp::RedOpType op) {
   switch (op) {
     case ReduceOp::SUM:
@@ -58,7 +58,7 @@ Tensor CombineCopies(const Tensor& x, int64_t copies, ReduceOp::RedOpType op) {
   }
 }
 
-// Each buffer as one part for every rank.
+// Splits each buffer into one part per rank.
 std::vector<Tensor> PartsOf(const std::vector<Tensor>& buffers,
                             size_t world_size) {
   std::vector<Tensor> parts;
@@ -70,7 +70,7 @@ std::vector<Tensor> PartsOf(const std::vector<Tensor>& buffers,
   return parts;
 }
 
-// The `index`-th input of a rank, or part of its inputs that are whole.
+// The `index`-th input of a rank, or `index`-th part of its whole inputs.
 Tensor InputPart(const Ranks& from, size_t rank, size_t index) {
   const FakeCall& call = *from[rank];
   if (!call.whole_inputs) return call.inputs.at(index);
@@ -83,7 +83,7 @@ Tensor InputPart(const Ranks& from, size_t rank, size_t index) {
 
 using InputOf = std::function<Tensor(size_t rank)>;
 
-// The reduction over all ranks of their inputs.
+// Reduces the inputs of all ranks.
 Tensor Reduce(const Ranks& from, const InputOf& input) {
   const ReduceOp::RedOpType op = from[0]->op;
   const auto world_size = static_cast<int64_t>(from.size());
@@ -105,7 +105,7 @@ Tensor Reduce(const Ranks& from, const InputOf& input) {
   return sum.to(first.scalar_type());
 }
 
-// What output `index` of rank `to` is filled with; not for kReduce.
+// Returns the source of output `index` of rank `to`; not for kReduce.
 Tensor Source(const Ranks& from, int to, size_t index) {
   const FakeCall& call = *from[to];
   switch (call.kind) {
@@ -135,8 +135,7 @@ bool Receives(const Ranks& from, int to) {
       return call.root < 0 || call.root == to;
     case FakeCall::Kind::kBroadcast:
       return call.root != to;
-    case FakeCall::Kind::kScatter:  // without slices: mirrored, and not the
-                                    // root
+    case FakeCall::Kind::kScatter:  // a mirrored non-root rank has no slices
       return !Mirrored(from) || !call.inputs.empty();
     default:
       return true;
@@ -163,7 +162,7 @@ bool All(const Ranks& from, bool FakeCall::*property) {
       [property](const FakeCall* call) { return call->*property; });
 }
 
-// Row r: rank r's `index`-th input.
+// Stacks the `index`-th inputs of all ranks, one row per rank.
 Tensor StackInputs(const Ranks& from, size_t index) {
   std::vector<Tensor> inputs;
   for (const FakeCall* call : from)
@@ -171,10 +170,10 @@ Tensor StackInputs(const Ranks& from, size_t index) {
   return at::stack(inputs);
 }
 
-// What a buffer of rank `to` is filled with.
+// Returns the source of a buffer of rank `to`.
 using SourceOf = std::function<Tensor(int to)>;
 
-// The source for the `index`-th buffer of every rank, or nullptr where the
+// Returns the source of the `index`-th buffer of every rank, or nullptr if the
 // W * W parts must be moved one by one.
 SourceOf WholeSource(const Ranks& from, size_t index) {
   const auto world_size = static_cast<int64_t>(from.size());
@@ -201,8 +200,8 @@ SourceOf WholeSource(const Ranks& from, size_t index) {
   return nullptr;
 }
 
-// A source for each buffer, or no sources where the parts must be moved one by
-// one.
+// Returns the source of each buffer, or nothing if the parts must be moved one
+// by one.
 std::vector<SourceOf> WholeSources(const Ranks& from) {
   std::vector<SourceOf> sources;
   for (size_t i = 0; i < from[0]->inputs.size(); ++i) {
@@ -233,9 +232,9 @@ void MoveParts(const Ranks& from, int to) {
 
 void MoveFakeData(const std::vector<const FakeCall*>& from,
                   const std::vector<int>& to) {
-  // As other backends do, without autograd.
+  // Without autograd, like other backends.
   const at::NoGradGuard no_grad;
-  // Made before any output is written: it may be another rank's input.
+  // Created before any output is written, which may be another rank's input.
   const std::vector<SourceOf> sources = WholeSources(from);
   for (const int rank : to) {
     if (!Receives(from, rank)) continue;

@@ -28,13 +28,13 @@ Clock::duration Seconds(double seconds) {
 
 bool InVirtualTime() { return VirtualTime::OfThisThread() != nullptr; }
 
-// By the clock of the calling rank.
+// The time on the calling rank's clock.
 Clock::time_point RankNow() {
   const VirtualTime* own = VirtualTime::OfThisThread();
   return own == nullptr ? Clock::now() : own->now();
 }
 
-// When the timeline announces what ends at `end` by its rank's clock.
+// When the timeline announces a call that ends at `end` on its rank's clock.
 Clock::time_point AnnouncedAt(Clock::time_point end) {
   return InVirtualTime() ? Clock::time_point{} : end;
 }
@@ -85,8 +85,8 @@ bool FakeWork::wait(std::chrono::milliseconds timeout) {
   if (virtual_time_) {
     VirtualTime* const own = VirtualTime::OfThisThread();
     TORCH_CHECK(own != nullptr,
-                "a call of a rank in virtual time is waited "
-                "for by another thread");
+                "a call of a rank in virtual time must be waited for on the "
+                "rank's own thread");
     own->RunAt(end_, [this] {
       if (!future_->completed()) future_->markCompleted(c10::IValue(outputs_));
     });
@@ -373,7 +373,7 @@ FakeTimeline::~FakeTimeline() {
     state_->stopping = true;
     state_->changed.notify_all();
   }
-  // A callback may own the last reference to whatever owns this.
+  // A callback may drop the last reference to this object's owner.
   if (thread_.get_id() == std::this_thread::get_id()) {
     thread_.detach();
   } else {
@@ -392,7 +392,7 @@ void FakeTimeline::Schedule(std::function<void()> work, Clock::time_point when,
 }
 
 void FakeTimeline::Run(const std::shared_ptr<State>& state) {
-  // The kernel may wake a sleeper up to 50 us late by default; 1 ns instead.
+  // The kernel may wake a thread up to 50 us late by default; 1 ns instead.
   prctl(PR_SET_TIMERSLACK, 1);
   std::unique_lock<std::mutex> lock(state->mutex);
   while (!state->callbacks.empty() || !state->stopping) {
@@ -407,7 +407,7 @@ void FakeTimeline::Run(const std::shared_ptr<State>& state) {
       state->callbacks.erase(first);
       lock.unlock();
       callback();
-      callback = nullptr;  // what it owns may call back into this timeline
+      callback = nullptr;  // its captures may call back into this timeline
       lock.lock();
     }
   }

@@ -1,4 +1,4 @@
-// Where the ranks of the fake backend meet: matches their calls, charges the
+// Meeting point of the fake backend's ranks: matches their calls, adds the
 // costs, moves the data (fake_backend_data.cc).
 #ifndef RANKWISE_PARALLEL_COMM_BACKENDS_FAKE_BACKEND_EXCHANGE_H_
 #define RANKWISE_PARALLEL_COMM_BACKENDS_FAKE_BACKEND_EXCHANGE_H_
@@ -25,7 +25,7 @@
 
 namespace rankwise {
 
-// One rank's part in a collective of W ranks: n tensors at a time.
+// One rank's part in a collective of W ranks, on n tensors.
 struct FakeCall {
   enum class Kind {
     kReduce,         // inputs[n] -> outputs[n]
@@ -36,32 +36,32 @@ struct FakeCall {
     kAllToAll,       // inputs[W] -> outputs[W]
     kBarrier,
   };
-  std::string name;  // as in an error message, "all_reduce"
+  std::string name;  // name in error messages, "all_reduce"
   Kind kind = Kind::kBarrier;
   std::vector<torch::Tensor> inputs = {};
   std::vector<torch::Tensor> outputs = {};
-  int root = -1;  // -1: every rank gets the result
+  int root = -1;  // -1 if every rank gets the result
   c10d::ReduceOp::RedOpType op = c10d::ReduceOp::SUM;
-  // Each tensor is a contiguous buffer that stands for its W equal parts in the
-  // lists above; a tensor for each part would make W * W of them in a world.
+  // Each tensor is a contiguous buffer that represents its W equal parts in the
+  // lists above; with one tensor per part, a world would have W * W of them.
   bool whole_inputs = false, whole_outputs = false;
 };
 
 // Fills the outputs of the ranks `to` from the inputs of all ranks: `from[r]`
-// is rank r's call. In a mirrored world all of them are one and the same call.
-// Throws c10::Error when shapes do not fit.
+// is rank r's call. In a mirrored world all are the same call. Throws
+// c10::Error if shapes do not fit.
 void MoveFakeData(const std::vector<const FakeCall*>& from,
                   const std::vector<int>& to);
 
-// The clock of the fake backend: a thread that does work at once and announces
-// it when it is supposed to be done. Thread-safe. Callbacks run one after
-// another on that thread and must not throw; they may call Schedule.
+// The clock of the fake backend: a thread that runs work immediately and
+// announces its completion at the scheduled time. Thread-safe. Callbacks run
+// one at a time on that thread and must not throw; they may call Schedule.
 class FakeTimeline {
  public:
   using Clock = std::chrono::steady_clock;
 
   FakeTimeline();
-  // Runs what is pending at once, without waiting for its time.
+  // Runs pending callbacks immediately.
   ~FakeTimeline();
   FakeTimeline(const FakeTimeline&) = delete;
   FakeTimeline& operator=(const FakeTimeline&) = delete;
@@ -78,26 +78,26 @@ class FakeTimeline {
   std::thread thread_;
 };
 
-// Wakes all threads that wait for it by one system call. With a condition
-// variable per rank, the kernel would walk the list of waiting threads once for
-// each of them. Thread-safe.
+// Wakes all waiting threads by one system call. With a condition variable per
+// rank, the kernel would traverse the list of waiting threads for each of them.
+// Thread-safe.
 class FakeSignal {
  public:
   void Set();
-  // Returns once it is set.
+  // Blocks until Set.
   void Wait();
 
  private:
   std::atomic<int> set_{0};
 };
 
-// A call that completes on the timeline's thread; in virtual time its future
-// completes when its rank waits for it.
+// A call that completes on the timeline's thread. In virtual time its future
+// completes once its rank waits for it.
 class FakeWork : public c10d::Work {
  public:
   FakeWork(int rank, c10d::OpType type, std::vector<torch::Tensor> outputs);
 
-  // Before the first wait: `done` is set once the call has been completed.
+  // Call before the first wait. `done` is set once the call has completed.
   void WakeBy(std::shared_ptr<FakeSignal> done) { done_ = std::move(done); }
   bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
 
@@ -106,8 +106,8 @@ class FakeWork : public c10d::Work {
   }
   std::vector<torch::Tensor> result() override { return outputs_; }
 
-  // Completes the call, with an error unless null; `end` is when, in virtual
-  // time. Once only.
+  // Completes the call, with `error` unless it is null, at virtual time `end`.
+  // Call once.
   void Complete(const std::exception_ptr& error,
                 FakeTimeline::Clock::time_point end = {});
 
@@ -115,22 +115,22 @@ class FakeWork : public c10d::Work {
   const bool virtual_time_;
   FakeTimeline::Clock::time_point end_;  // in virtual time, once completed
   const std::vector<torch::Tensor> outputs_;
-  std::shared_ptr<FakeSignal> done_;  // null: waits for this call alone
+  std::shared_ptr<FakeSignal> done_;  // nullptr for send and recv
   const c10::intrusive_ptr<c10::ivalue::Future> future_;
 };
 
-// Thread-safe. Held by shared_ptr.
+// Thread-safe. Owned by shared_ptr.
 class FakeExchange : public std::enable_shared_from_this<FakeExchange> {
  public:
   using WorkPtr = c10::intrusive_ptr<FakeWork>;
 
-  // `alone`: the one rank whose calls arrive, all others being its mirror
-  // images; -1 when every rank calls.
+  // `alone`: the one calling rank, which all others mirror; -1 if every rank
+  // calls.
   FakeExchange(int world_size, const FakeBackendConfig& config, int alone);
-  // Fails the calls that still wait for other ranks.
+  // Fails calls that still wait for other ranks.
   ~FakeExchange();
 
-  // Rank `rank`'s next collective, `bytes` large.
+  // Starts the next collective of rank `rank`, of `bytes` bytes.
   WorkPtr Collective(int rank, c10d::OpType type, FakeCall call, double bytes);
   WorkPtr Send(int rank, const torch::Tensor& tensor, int target, int tag);
   WorkPtr Recv(int rank, const torch::Tensor& tensor, int source, int tag);
@@ -141,16 +141,16 @@ class FakeExchange : public std::enable_shared_from_this<FakeExchange> {
  private:
   using Clock = FakeTimeline::Clock;
 
-  // The calls that make up one collective, in order of rank.
+  // The calls of one collective, in rank order.
   struct Meeting {
     std::vector<FakeCall> calls;
-    std::vector<WorkPtr> works;  // null: not arrived
+    std::vector<WorkPtr> works;  // nullptr if not arrived
     const std::shared_ptr<FakeSignal> done = std::make_shared<FakeSignal>();
     int arrived = 0;
     Clock::time_point first_entry = Clock::time_point::max();
-    // Of the latest rank, on its clock, lateness included.
+    // Entry of the latest rank, on its clock, lateness included.
     Clock::time_point last_entry{};
-    std::exception_ptr failure;  // given up: late arrivals fail too
+    std::exception_ptr failure;  // abandoned: late arrivals fail too
   };
   struct Message {
     torch::Tensor data;
@@ -168,7 +168,7 @@ class FakeExchange : public std::enable_shared_from_this<FakeExchange> {
   };
   using Route = std::tuple<int, int, int>;  // source, target, tag
 
-  // These need `mutex_`.
+  // These require `mutex_`.
   Clock::duration Lateness(int rank) const;
   Clock::duration WorstLateness() const;
   Clock::duration Cost(double bytes) const;
@@ -195,9 +195,10 @@ class FakeExchange : public std::enable_shared_from_this<FakeExchange> {
   Clock::time_point channel_free_{};
   std::map<std::pair<int, int>, Clock::time_point> link_free_;
   std::map<Route, Mailbox> mailboxes_;
-  std::map<int, torch::Tensor> last_sent_;  // alone: by tag
+  std::map<int, torch::Tensor> last_sent_;  // by tag; used if `alone`
 
-  FakeTimeline timeline_;  // last: stops before what its callbacks use
+  // last: stops before the members that its callbacks use
+  FakeTimeline timeline_;
 };
 
 }  // namespace rankwise

@@ -1,4 +1,4 @@
-// FakeWorld: ranks as threads that really exchange their data.
+// FakeWorld: ranks as threads that exchange their data.
 #include <chrono>
 #include <functional>
 #include <future>
@@ -75,8 +75,8 @@ double Now(const VirtualTime& time) {
   return std::chrono::duration<double>(time.now().time_since_epoch()).count();
 }
 
-// Rank 2 enters after a second, rank 1 is late by 2: the call is over after
-// 3 s + alpha.
+// Rank 2 enters after a second, and ranks 1 and 2 are late by 2 s: the call
+// ends after 3 s + alpha.
 TEST(FakeWorldTest, VirtualTimeIsExactAndPassesAtOnce) {
   const auto begin = steady_clock::now();
   OnRanks(3, {.alpha_us = 1e9, .skew_us = {0, 2e6, 2e6}},
@@ -98,7 +98,7 @@ TEST(FakeWorldTest, VirtualTimeIsExactAndPassesAtOnce) {
   EXPECT_LT(steady_clock::now() - begin, std::chrono::seconds(1000));
 }
 
-// Of two messages on one link the second waits for the first.
+// The second message on a link waits for the first.
 TEST(FakeWorldTest, MessagesInVirtualTime) {
   OnRanks(2, {.alpha_us = 1000, .beta_ns_per_byte = 1e6},
           [](int rank, const GroupPtr& group) {
@@ -175,7 +175,7 @@ TEST(FakeWorldTest, GatherScatterAndTranspose) {
   });
 }
 
-// One rank names the sizes of its parts, which may be equal.
+// One rank passes the sizes of its parts, which may be equal.
 TEST(FakeWorldTest, WholeBuffersMeetBuffersInParts) {
   for (const int in_parts : {-1, 0, 2}) {
     OnRanks(3, {}, [&](int rank, const GroupPtr& group) {

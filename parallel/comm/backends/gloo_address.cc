@@ -27,7 +27,7 @@ std::string InterfacesHere() {
       });
 }
 
-// The one called `name`, without an address where there is none.
+// Returns the interface `name`; its address is "" if it has none.
 NetworkInterface InterfaceCalled(const std::string& name) {
   for (const NetworkInterface& each : NetworkInterfaces()) {
     if (each.name == name) return each;
@@ -35,7 +35,7 @@ NetworkInterface InterfaceCalled(const std::string& name) {
   return {name, ""};
 }
 
-// The one that leads to `host`, the loopback where nothing else is known.
+// Returns the interface that leads to `host`, or the loopback if unknown.
 NetworkInterface InterfaceTowards(const std::string& host) {
   return InterfaceWith(LocalAddressTowards(host).value_or(
       LoopbackAddress().value_or("127.0.0.1")));
@@ -48,7 +48,7 @@ NetworkInterface FirstChoice(const RankEnv& env) {
                                                   : env.master_addr);
 }
 
-// For a rank on the machine to which the first choices of the others lead.
+// For a rank on the machine to which the other ranks' first choices lead.
 NetworkInterface SecondChoice(const NetworkInterface& first,
                               const std::string& network,
                               const std::vector<GlooAddress>& choices) {
@@ -56,7 +56,7 @@ NetworkInterface SecondChoice(const NetworkInterface& first,
     if (other.network == network || IsLoopbackAddress(other.address)) continue;
     return InterfaceTowards(other.address);
   }
-  // All are at a loss, as after meeting through a file.
+  // No rank knows of another machine, as after meeting through a file.
   const bool is_alone =
       absl::c_all_of(choices, [&network](const GlooAddress& other) {
         return other.network == network;
@@ -68,7 +68,7 @@ NetworkInterface SecondChoice(const NetworkInterface& first,
   return first;
 }
 
-// What all ranks of the group say of themselves under `topic`.
+// Publishes `own` under `topic`; returns the entries of all ranks of the group.
 std::vector<GlooAddress> Exchange(const BackendRequest& request,
                                   const std::string& topic,
                                   const NetworkInterface& own) {
@@ -90,7 +90,8 @@ std::vector<GlooAddress> Exchange(const BackendRequest& request,
   return all;
 }
 
-// Before the process that serves the store ends for what all have in common.
+// Waits for all ranks to read the addresses, before their common failure ends
+// the process that serves the store.
 void AwaitReaders(const BackendRequest& request) {
   constexpr char kReaders[] = "readers";
   const Deadline deadline(absl::Seconds(2));
@@ -101,7 +102,7 @@ void AwaitReaders(const BackendRequest& request) {
       readers = request.store->add(kReaders, 0);
     }
   } catch (const std::exception&) {
-    // It has ended: this rank was the last to read.
+    // The server has ended: this rank was the last to read.
   }
 }
 

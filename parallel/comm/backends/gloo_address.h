@@ -1,4 +1,4 @@
-// At which addresses the ranks of a group reach each other over Gloo.
+// Addresses at which the ranks of a group reach each other over Gloo.
 #ifndef RANKWISE_PARALLEL_COMM_BACKENDS_GLOO_ADDRESS_H_
 #define RANKWISE_PARALLEL_COMM_BACKENDS_GLOO_ADDRESS_H_
 
@@ -11,28 +11,28 @@
 
 namespace rankwise {
 
-// Where a rank listens.
+// The address at which a rank listens.
 struct GlooAddress {
   int rank = 0;           // of the job
-  std::string host;       // its name
+  std::string host;       // host name
   std::string network;    // NetworkIdentity()
-  std::string interface;  // "eth0"; empty: the address is not this machine's
-  std::string address;    // empty: the interface has none
-  std::string others;     // "lo (127.0.0.1), eth0 (10.0.0.7)": all it has
+  std::string interface;  // "eth0"; "" if the address is not this machine's
+  std::string address;    // "" if the interface has none
+  std::string others;     // all of the host: "lo (127.0.0.1), eth0 (10.0.0.7)"
 };
 
-// All of the group, by rank in it, once they are known to work together.
-// Collective. A rank takes the interface that GLOO_SOCKET_IFNAME names, else
-// the one that leads to MASTER_ADDR, or, where that is its own machine, to a
-// rank of another one: there the name of the machine may mean the loopback
-// interface, to which Debian's /etc/hosts points it. Throws what the store
-// throws.
+// Returns the addresses of the group, by rank in it, once they are known to
+// work together. Collective. A rank uses the interface that GLOO_SOCKET_IFNAME
+// names, else the one that leads to MASTER_ADDR or, if that is its own machine,
+// to a rank on another one: there the machine's name may resolve to the
+// loopback interface, as in Debian's /etc/hosts. Rethrows the store's
+// exceptions.
 absl::StatusOr<std::vector<GlooAddress>> AgreeOnGlooAddresses(
     const BackendRequest& request);
 
-// InvalidArgument for addresses that cannot work, with ranks, hosts and
-// interfaces: none; the loopback of one of several machines; the same on two
-// machines, as that of a bridge for containers is.
+// InvalidArgument, with ranks, hosts and interfaces, for addresses that cannot
+// work: a missing one; the loopback interface in a job on several machines; the
+// same address on two machines, such as that of a container bridge.
 absl::Status CheckGlooAddresses(const std::vector<GlooAddress>& addresses);
 
 // "rank 1 at 10.0.0.7 (eth0 of host1)".

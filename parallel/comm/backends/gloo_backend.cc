@@ -30,7 +30,7 @@ using Tensors = std::vector<at::Tensor>;
 using Timeout = std::chrono::milliseconds;
 using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
-// Empty for a job on one machine, which needs no more than the loopback.
+// Empty for a job on one machine, which uses the loopback by default.
 absl::StatusOr<std::vector<GlooAddress>> Addresses(
     const BackendRequest& request) {
   const RankEnv& env = request.env;
@@ -40,7 +40,7 @@ absl::StatusOr<std::vector<GlooAddress>> Addresses(
   return AgreeOnGlooAddresses(request);
 }
 
-// Which ways were tried, after connecting has failed.
+// The addresses tried by a failed attempt to connect.
 std::string Tried(const BackendRequest& request,
                   const std::vector<GlooAddress>& addresses) {
   constexpr size_t kShown = 8;
@@ -81,13 +81,13 @@ class AbortableGloo : public Gloo {
         context->createUnboundBuffer(&nothing, sizeof(nothing))
             ->waitRecv(nullptr, std::chrono::milliseconds(0));
       } catch (const std::exception&) {
-        // The timeout that closes them.
+        // The timeout that closes the connections.
       }
     }
   }
 };
 
-// Runs on a thread of Gloo's, in turn with Gloo's own collectives.
+// Runs on a thread of Gloo, in sequence with Gloo's own collectives.
 class SharedMemoryWork : public Gloo::AsyncWork {
  public:
   SharedMemoryWork(std::shared_ptr<gloo::Context> context, c10d::OpType type,
@@ -187,8 +187,8 @@ class SharedMemorySend : public c10d::Work {
   bool isCompleted() override { return true; }
 };
 
-// Gloo, but for what ranks of one machine do faster. With one thread, so that
-// the collectives of all ranks are in the same order.
+// Gloo, with shared memory where that is faster. Uses one thread, so that all
+// ranks run their collectives in the same order.
 class SharedMemoryGloo : public AbortableGloo {
  public:
   SharedMemoryGloo(const BackendRequest& request,
@@ -197,7 +197,7 @@ class SharedMemoryGloo : public AbortableGloo {
                       std::move(options)),
         memory_(std::make_shared<SharedMemory>(
             *request.store, request.place.ranks, request.place.rank)) {}
-  // What is in flight holds the memory.
+  // Calls in flight share ownership of the memory.
   ~SharedMemoryGloo() override = default;
 
   void abort() override {
@@ -261,7 +261,7 @@ class SharedMemoryGloo : public AbortableGloo {
   }
 
  private:
-  // Known from a tensor's type alone: sender and receiver decide alike.
+  // Depends on a tensor's type alone: sender and receiver agree.
   static bool CarriesMessage(const Tensors& tensors) {
     return tensors.size() == 1 && SharedMemory::Carries(tensors[0]);
   }
@@ -298,14 +298,14 @@ class SharedMemoryGloo : public AbortableGloo {
   const std::shared_ptr<SharedMemory> memory_;
 };
 
-// What comes of an attempt that may outlast those who wait for it.
+// Result of an attempt that may outlast its caller.
 struct Attempt {
   BackendPtr backend;
   std::string error = "nothing was tried";
 };
 
-// `make` makes the backend from the request and Gloo's options, on a thread of
-// its own: Gloo itself gives up on peers after several times the collective
+// `make` creates the backend from the request and Gloo's options on a separate
+// thread, since Gloo itself waits for peers for several times the collective
 // timeout.
 template <typename Make>
 absl::StatusOr<BackendPtr> ConnectAt(const BackendRequest& request,
@@ -348,7 +348,7 @@ absl::StatusOr<BackendPtr> Connect(const BackendRequest& request, Make make) {
         Addresses(request);
     backend = addresses.ok() ? ConnectAt(request, *addresses, make)
                              : addresses.status();
-  } catch (const std::exception& error) {  // the store's
+  } catch (const std::exception& error) {  // from the store
     backend = absl::UnavailableError(PlainMessage(error));
   }
   if (backend.ok()) return backend;

@@ -27,14 +27,14 @@ c10::intrusive_ptr<Nccl::Options> OptionsFor(const BackendRequest& request) {
   auto split_from = c10::dynamic_intrusive_pointer_cast<Nccl>(request.parent);
   if (split_from != nullptr) {
     options->split_from = std::move(split_from);
-    // Groups that are made at the same time have no rank in common.
+    // Groups created at the same time share no rank.
     options->split_color = place.ranks[0] + 1;
   }
   return options;
 }
 
-// On a thread of its own. When it does not return the group belongs to that
-// thread, too.
+// Connects on a separate thread. If that does not return, the group is leaked
+// to it.
 absl::Status Connect(const c10::intrusive_ptr<Nccl>& nccl,
                      const BackendRequest& request) {
   const auto error = std::make_shared<std::string>("nothing was tried");
@@ -50,7 +50,7 @@ absl::Status Connect(const c10::intrusive_ptr<Nccl>& nccl,
     }
   };
   if (!RunWithin(request.connect_timeout, connect)) {
-    // Never freed: its destructor would wait, as well.
+    // Never freed: its destructor would wait, too.
     (void)c10::intrusive_ptr<Nccl>(nccl).release();
     return absl::DeadlineExceededError(absl::StrCat(
         "not connected within ", absl::FormatDuration(request.connect_timeout),

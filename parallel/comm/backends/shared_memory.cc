@@ -29,10 +29,10 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int64_t kSlotBytes = int64_t{1} << 20;
-// A slot is written while peers may still read what was in the one before.
+// Peers may still read a slot while the next one is written.
 constexpr uint32_t kBanks = 2;
 constexpr int64_t kPieceBytes = int64_t{1} << 16;
-// Of messages from one rank to another that wait to be noticed.
+// Maximum messages from one rank to another before the receiver notices them.
 constexpr uint32_t kNotes = 1024;
 // Address space reserved for the messages that one rank sends; only used pages
 // take memory. Large groups reserve less per rank, since a process has 128 TiB
@@ -41,9 +41,9 @@ constexpr int64_t kMostRoomsBytes = int64_t{1} << 34;
 constexpr int64_t kFewestRoomsBytes = int64_t{1} << 30;
 constexpr int64_t kRoomsBytesOfGroup = int64_t{1} << 38;
 constexpr int64_t kAlignment = 64;
-// A peer that computes is not there at once: first without sleeping.
+// Checks, with a yield each, before the first sleep.
 constexpr int kLooks = 100;
-// Between two looks at whether the peers still live.
+// Interval between checks that the peers still live.
 constexpr std::chrono::milliseconds kPatience(20);
 
 void Wake(std::atomic<uint32_t>& word) {
@@ -113,10 +113,10 @@ struct SharedMemory::Call {
   int64_t bytes;
 };
 
-// What one rank tells the others; all zero in the beginning.
+// State of one rank, visible to the others; initially all zero.
 struct alignas(64) SharedMemory::Seat {
-  std::atomic<uint32_t> epoch;     // barriers that the rank has come to
-  std::atomic<uint32_t> sleepers;  // peers, until `epoch` changes
+  std::atomic<uint32_t> epoch;     // barriers reached by the rank
+  std::atomic<uint32_t> sleepers;  // peers asleep until `epoch` changes
   std::atomic<bool> left;
   std::atomic<bool> gave_up;
   Call calls[kBanks];
@@ -134,21 +134,21 @@ struct SharedMemory::Message {
   int64_t bytes;
 };
 
-// All zero in the beginning.
+// Messages from one rank to another; initially all zero.
 struct alignas(kAlignment) SharedMemory::Mailbox {
   std::atomic<uint32_t> sent;      // messages so far
-  std::atomic<uint32_t> noticed;   // of these, by the receiver
-  std::atomic<uint32_t> sleepers;  // receivers, until `sent` changes
-  Note notes[kNotes];              // of message i: [i % kNotes]
+  std::atomic<uint32_t> noticed;   // of them, seen by the receiver
+  std::atomic<uint32_t> sleepers;  // receivers asleep until `sent` changes
+  Note notes[kNotes];              // message i is at [i % kNotes]
 };
 
-// A message follows it.
+// Header of a message.
 struct alignas(kAlignment) SharedMemory::Room {
   void* message() { return this + 1; }
 
-  std::atomic<bool> taken;  // received: it may be used again
-  int64_t room_bytes;       // of the largest message that it can have
-  int64_t bytes;            // of the message
+  std::atomic<bool> taken;  // received: the room may be reused
+  int64_t room_bytes;       // capacity
+  int64_t bytes;            // size of the message
 };
 
 SharedMemory::SharedMemory(c10d::Store& store, const std::vector<int>& ranks,
@@ -172,7 +172,7 @@ SharedMemory::SharedMemory(c10d::Store& store, const std::vector<int>& ranks,
     Map(file);
     close(file);
   }
-  // The first rank, whose file it is, stays until all others are here.
+  // The first rank owns the file, and stays until all others have mapped it.
   const std::string own = absl::StrCat(getpid(), "/fd/", file_);
   store.set(key(place), std::vector<uint8_t>(own.begin(), own.end()));
   for (size_t i = 0; i < ranks.size(); ++i) {
@@ -219,7 +219,7 @@ SharedMemory::Seat& SharedMemory::SeatOf(int place) const {
   return reinterpret_cast<Seat*>(memory_)[place];
 }
 
-// Seats, mailboxes, slots and rooms follow each other.
+// Layout: seats, mailboxes, slots, rooms.
 SharedMemory::Mailbox& SharedMemory::MailboxOf(int from, int to) const {
   std::byte* const mailboxes = memory_ + size() * sizeof(Seat);
   return reinterpret_cast<Mailbox*>(mailboxes)[from * size() + to];
@@ -333,7 +333,7 @@ int64_t SharedMemory::TakeRoom(const Message& message) {
       (message.bytes + kAlignment - 1) / kAlignment * kAlignment;
   for (const int64_t offset : rooms_) {
     const Room& room = RoomAt(place_, offset);
-    // Not one much too large, which a message of its own size will need.
+    // Not a much larger room, which a message of that size will need.
     if (room.taken && room.room_bytes >= room_bytes &&
         room.room_bytes <= 2 * room_bytes)
       return offset;

@@ -1,4 +1,4 @@
-// The shared-memory backend as engines call it, with ranks as threads.
+// The shared-memory backend as used by engines, with ranks as threads.
 #include <chrono>
 #include <functional>
 #include <string>

@@ -39,7 +39,7 @@ std::string ErrorOf(const std::function<void()>& action) {
   return "no error";
 }
 
-// Ranks 10, 11, ... of a job, each on a thread.
+// Runs ranks 10, 11, ... of a job, each on a thread.
 void OnRanks(int size, const std::function<void(int, SharedMemory&)>& body) {
   const auto store = c10::make_intrusive<c10d::HashStore>();
   std::vector<int> ranks;
@@ -260,7 +260,7 @@ TEST(SharedMemoryTest, ALargeGroupTakesLittleAddressSpace) {
   EXPECT_LT(MappedBytes() - before, int64_t{300} << 30);
 }
 
-// A parameter server goes on with the workers that are left.
+// A parameter server continues with the remaining workers.
 TEST(SharedMemoryTest, AMessageThatDoesNotComeFailsNoOther) {
   OnRanks(3, [](int place, SharedMemory& memory) {
     if (place == 1) return;
@@ -275,7 +275,7 @@ TEST(SharedMemoryTest, AMessageThatDoesNotComeFailsNoOther) {
   });
 }
 
-// What it has sent arrives, and nothing more comes.
+// Sent messages arrive, and later receives fail.
 TEST(SharedMemoryTest, MessagesOutliveTheirSender) {
   OnRanks(2, [](int place, SharedMemory& memory) {
     if (place == 0) return memory.Send(at::ones({2}), 1, 0);
@@ -346,7 +346,7 @@ TEST(SharedMemoryTest, ADeadProcessIsNamed) {
   const pid_t child = fork();
   c10d::FileStore store(path, 2);
   SharedMemory memory(store, {0, 1}, child == 0 ? 1 : 0);
-  if (child == 0) _exit(0);  // without a farewell
+  if (child == 0) _exit(0);  // without running destructors
   Tensor data = at::ones({1});
   EXPECT_THAT(ErrorOf([&] { memory.AllReduce(data, ReduceOp::SUM, kLong); }),
               HasSubstr("rank 1 has ended"));

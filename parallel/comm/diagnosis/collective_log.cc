@@ -45,7 +45,7 @@ CollectiveLog::Entry& CollectiveLog::NewEntry(const char* name,
                                               int group, int peer) {
   const Ticket ticket = next_ticket_++;
   Entry& entry = entries_[ticket % kEntries];
-  // An entry this old that is still awaited will be ended without a trace.
+  // An incomplete entry this old is overwritten; its end leaves no trace.
   entry.ticket = ticket;
   entry.group = group;
   groups_[group].last = ticket;
@@ -73,7 +73,7 @@ CollectiveLog::Ticket CollectiveLog::Begin(const char* name,
                                            bool observed, int group, int root) {
   std::lock_guard<std::mutex> lock(mutex_);
   Entry& entry = NewEntry(name, tensors, group, root);
-  entry.peer = -1;  // a root is none
+  entry.peer = -1;  // a root is not a peer
   entry.sequence = ++groups_[group].sequence;
   entry.state = observed ? State::kInFlight : State::kUnobserved;
   if (observed) ++in_flight_;
@@ -171,8 +171,8 @@ CommEvent* CollectiveLog::FindEvent(Ticket ticket) {
 }
 
 std::vector<CommEvent> CollectiveLog::TakeTraffic() {
-  // Whoever waits for a collective is woken before End is called: on a busy
-  // machine the last ends may still be on their way.
+  // Waiters wake before End is called: on a busy machine the last calls of End
+  // may still be pending.
   const Deadline deadline(absl::Milliseconds(100));
   std::unique_lock<std::mutex> lock(mutex_);
   while (in_flight_ > 0 && !deadline.passed()) {
@@ -267,7 +267,7 @@ std::vector<GroupProgress> CollectiveLog::Progress() const {
     const Entry& entry = entries_[group.last % kEntries];
     if (group.last > 0 && entry.ticket == group.last) {
       last.doing = Report(entry).description;
-    } else if (group.last > 0) {  // forgotten
+    } else if (group.last > 0) {  // overwritten
       last.doing = absl::StrCat("#", group.sequence, group.label);
     }
     progress.push_back(std::move(last));

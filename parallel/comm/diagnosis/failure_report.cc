@@ -12,7 +12,7 @@ namespace {
 
 using Life = PeerStatus::Life;
 
-// "rank 3 (pp 1, tp 1, gpu07)", with what is known of its place and host.
+// "rank 3 (pp 1, tp 1, gpu07)", with its place and host if known.
 std::string Named(const Failure& failure, int rank,
                   const std::string& host = "") {
   const std::vector<std::string>& places = failure.collective.places;
@@ -30,7 +30,7 @@ std::string Named(const Failure& failure, const PeerStatus& peer) {
   return Named(failure, peer.rank, peer.pulse.host);
 }
 
-// A backend never gives up before the timeout; Gloo throws one type for
+// Backends never give up before the timeout, and Gloo throws one type for
 // timeouts and lost connections.
 bool TimedOut(const Failure& failure) {
   constexpr absl::Duration kRounding = absl::Milliseconds(1);
@@ -39,8 +39,8 @@ bool TimedOut(const Failure& failure) {
              failure.collective_timeout;
 }
 
-// What `peer` says of itself each second is current only of a rank that lives
-// or has left in good order.
+// The pulse, published every second, is current only for a rank that lives or
+// has left in good order.
 std::string LastStarted(const PeerStatus& peer) {
   const bool is_current =
       peer.life != Life::kSilent && peer.life != Life::kStopped;
@@ -53,7 +53,7 @@ std::string LastStarted(const PeerStatus& peer) {
                       peer.pulse.doing);
 }
 
-// Whom `fault_of` finds a fault of, "" being none: "is dead: exit code 1".
+// Blames the ranks for which `fault_of` returns text: "is dead: exit code 1".
 template <typename FaultOf>
 std::vector<Blame> BlameFor(const Failure& failure,
                             const std::vector<PeerStatus>& peers,
@@ -68,7 +68,7 @@ std::vector<Blame> BlameFor(const Failure& failure,
   return blames;
 }
 
-// A rank known to be dead explains why others left, or are not heard of.
+// A dead rank explains why other ranks left or are silent.
 std::vector<Blame> BlameGone(const Failure& failure,
                              const std::vector<PeerStatus>& peers) {
   const bool any_dead = std::any_of(
@@ -86,7 +86,7 @@ std::vector<Blame> BlameGone(const Failure& failure,
   });
 }
 
-// The first of the ranks that failed before this one.
+// Blames the first rank that failed before this one.
 std::vector<Blame> BlameFirstFailed(const Failure& failure,
                                     const std::vector<PeerStatus>& peers) {
   const PeerStatus* first = nullptr;
@@ -104,8 +104,8 @@ std::vector<Blame> BlameFirstFailed(const Failure& failure,
                                  first->pulse.failure)}};
 }
 
-// How far `peer` has come in the group of what failed; nullptr for a rank that
-// is not in it.
+// Returns the progress of `peer` in the group of the failed call; nullptr for a
+// rank outside the group.
 const GroupProgress* ProgressInGroup(const Failure& failure,
                                      const PeerStatus& peer) {
   static const GroupProgress& none = *new GroupProgress;
@@ -117,7 +117,7 @@ const GroupProgress* ProgressInGroup(const Failure& failure,
   return group < progress.size() ? &progress[group] : &none;
 }
 
-// Ranks that live and have not started what failed.
+// Blames live ranks that have not started the failed call.
 std::vector<Blame> BlameLate(const Failure& failure,
                              const std::vector<PeerStatus>& peers) {
   const CollectiveReport& failed = failure.collective;
@@ -133,7 +133,7 @@ std::vector<Blame> BlameLate(const Failure& failure,
   });
 }
 
-// Ranks whose collective of the same number is another one.
+// Blames ranks whose collective of the same number differs.
 std::vector<Blame> BlameDifferent(const Failure& failure,
                                   const std::vector<PeerStatus>& peers) {
   const CollectiveReport& failed = failure.collective;
@@ -178,7 +178,7 @@ std::string Advice(const Failure& failure, absl::StatusCode code) {
   }
 }
 
-// The two calls of a mismatch without the options in which they never differ.
+// Both calls of a mismatch, without the options in which they never differ.
 std::string Shortened(std::string error) {
   constexpr absl::string_view kOptions = ", TensorDeviceTypes=TensorOptions(";
   for (size_t begin = error.find(kOptions.data()); begin != std::string::npos;
@@ -194,12 +194,12 @@ std::string Shortened(std::string error) {
                                      {"vs ", " vs "}});
 }
 
-// The ranks that DescribeFailure names, and what it says of each.
+// The ranks that DescribeFailure names, with their faults.
 std::vector<Blame> FindBlame(const Failure& failure,
                              const std::vector<PeerStatus>& peers) {
   std::vector<Blame> blames = BlameGone(failure, peers);
-  // Whoever fails closes its connections, so that what breaks after that is not
-  // due to a rank that is only late.
+  // A failing rank closes its connections, so later errors elsewhere are not
+  // due to a rank that is merely late.
   if (blames.empty() && !TimedOut(failure)) {
     blames = BlameFirstFailed(failure, peers);
   }

@@ -30,7 +30,7 @@ Failure AllReduceSeventeen(const std::string& error) {
   return failure;
 }
 
-// The same after its timeout.
+// The same failure, after its timeout.
 Failure TimedOut(Failure failure) {
   failure.collective.seconds_to_failure = 2.0;
   return failure;
@@ -208,7 +208,7 @@ TEST(FailureReportTest, WhoFailedOrLeftBecauseOfADeathIsNotNamed) {
             Not(HasSubstr("rank 1 failed")), Not(HasSubstr("rank 2 has"))));
 }
 
-// A rank whose last words are older than what it has done since.
+// The last pulse of a rank may be older than its last call.
 TEST(FailureReportTest, OnlyWhatASilentRankHasToldIsSaidOfIt) {
   const std::string message = MessageOf(
       DescribeFailure(AllReduceSeventeen("Connection reset"),
@@ -222,7 +222,7 @@ TEST(FailureReportTest, OnlyWhatASilentRankHasToldIsSaidOfIt) {
             Not(HasSubstr("has not started any"))));
 }
 
-// A backend's words do not matter, only when it gave up.
+// Only the time of a failure matters, not the backend's message.
 TEST(FailureReportTest, WhatFailsBeforeItsTimeoutHasNotTimedOut) {
   Failure early = AllReduceSeventeen("the proxy's connection timed out");
   early.collective.seconds_to_failure = 0.3;

@@ -21,8 +21,8 @@ using Tensors = std::vector<at::Tensor>;
 using TensorLists = std::vector<Tensors>;
 using WorkPtr = c10::intrusive_ptr<Work>;
 
-// A call without a future, such as Gloo's messages and reduce_scatters: wait()
-// notes in the log how it ended; of a collective that nobody waits for, the
+// A call without a future, such as Gloo's messages and reduce_scatters. wait()
+// records the result in the log; for a collective without a wait, the
 // destructor does. Forwards every virtual function of c10d::Work.
 class MonitoredWork : public c10d::Work {
  public:
@@ -30,7 +30,7 @@ class MonitoredWork : public c10d::Work {
     const char* name;
     int group;
     CollectiveLog::Ticket ticket;
-    std::optional<int> peer;  // none: a collective
+    std::optional<int> peer;  // nullopt for a collective
   };
 
   MonitoredWork(WorkPtr inner, std::shared_ptr<CollectiveLog> log, Call call)
@@ -73,7 +73,7 @@ class MonitoredWork : public c10d::Work {
     return inner_->getSequencenumber();
   }
 
-  // Also where the log has forgotten the start.
+  // Also records the failure if the start was overwritten.
   static void NoteMessageFailure(CollectiveLog& log, const Call& call,
                                  absl::Duration waited) {
     if (log.EndPointToPoint(call.ticket, /*ok=*/false, waited)) return;
@@ -96,12 +96,12 @@ class MonitoredWork : public c10d::Work {
   const WorkPtr inner_;
   const std::shared_ptr<CollectiveLog> log_;
   const Call call_;
-  std::atomic<bool> ended_{false};  // of a collective
+  std::atomic<bool> ended_{false};  // for collectives only
 };
 
-// Every virtual function of c10d::Backend is forwarded here (one that is not
-// would fail with "does not support"), except hooks and those that make groups
-// of this one, which Communicator::NewGroup does.
+// Forwards every virtual function of c10d::Backend (c10d would report any other
+// as "does not support"), except hooks and functions that create subgroups,
+// which Communicator::NewGroup replaces.
 class MonitoredBackend : public c10d::Backend {
  public:
   MonitoredBackend(c10::intrusive_ptr<c10d::Backend> inner,
@@ -236,7 +236,7 @@ class MonitoredBackend : public c10d::Backend {
                       [&] { return inner_->recvAnysource(tensors, tag); });
   }
 
-  // A coalesced group of calls is one collective to the ranks that wait for it.
+  // A coalesced group of calls counts as one collective.
   void startCoalescing() override {
     log_->StartCoalescing(group_);
     inner_->startCoalescing();
@@ -300,7 +300,7 @@ class MonitoredBackend : public c10d::Backend {
     }
   }
 
-  // `has_future`: of the work that `call` returns.
+  // `has_future`: whether the work returned by `call` has one.
   template <typename Call>
   WorkPtr Log(const char* name, at::ArrayRef<at::Tensor> tensors, Call call,
               int64_t root = -1, bool has_future = true) {
@@ -329,7 +329,8 @@ class MonitoredBackend : public c10d::Backend {
     return Log(name, tensors, call, /*root=*/-1, /*has_future=*/false);
   }
 
-  // Calls between startCoalescing and endCoalescing have no end of their own.
+  // Calls between startCoalescing and endCoalescing do not complete by
+  // themselves.
   void FollowIfPolled(CollectiveLog::Ticket ticket, const WorkPtr& work,
                       int peer) {
     if (watchdog_ == nullptr || work == nullptr || coalescing_ ||

@@ -1,5 +1,5 @@
-// What monitoring adds to a collective: compare the rows. The backend below
-// completes at once, so that the call is all that is measured.
+// Cost of monitoring a collective: compare the rows. The backend below
+// completes at once, so that only the call is measured.
 #include <memory>
 #include <vector>
 

@@ -27,7 +27,7 @@ class MonitoredBackendTest : public ::testing::Test {
   c10::intrusive_ptr<c10d::ProcessGroup> group_ =
       MakeFakeProcessGroup(backend_);
 
-  // The log learns of an end just after those who wait for it.
+  // The log records the end just after waiters wake.
   bool BecomesIdle() const {
     const Deadline deadline(absl::Seconds(20));
     while (log_->in_flight() > 0 && !deadline.passed()) {
@@ -140,7 +140,7 @@ TEST_F(MonitoredBackendTest, AFailedMessageIsNotedHoweverOldItIs) {
   EXPECT_EQ(log_->Suspect().peer, 1);
 }
 
-// Without a future, as Gloo's reduce_scatters are.
+// Without a future, like the works of Gloo's reduce_scatters.
 class WaitedWork : public c10d::Work {
  public:
   explicit WaitedWork(bool ok) : ok_(ok) {}

@@ -45,13 +45,12 @@ std::optional<T> FromText(const std::string& text) {
   }
 }
 
-// What is known of one peer while the question is open: silent until shown
-// otherwise.
+// State of one peer during a query: silent until shown otherwise.
 struct Observation {
   PeerStatus status;
-  std::optional<uint64_t> first_beat = std::nullopt;  // that was seen
+  std::optional<uint64_t> first_beat = std::nullopt;  // seen in this query
 
-  // Reads what the store has to say now.
+  // Reads the peer's state from the store.
   void Look(c10d::Store& store) {
     ReadPulse(store);
     // A rank that ends because of a failed collective is not its cause.
@@ -183,7 +182,7 @@ void ReportBlame(c10d::Store& store, int rank,
   try {
     store.set(BlameKey(rank), ToText(blames.front()));
   } catch (const std::exception&) {
-    // The store has gone meanwhile.
+    // The store is gone.
   }
 }
 
@@ -251,7 +250,7 @@ void AwaitDepartures(c10d::Store& store, int world_size,
       gone = store.add(kDeparturesKey, 0);
     }
   } catch (const std::exception&) {
-    // The store went first: nobody is left to wait for.
+    // The store is gone, so no rank is left to wait for.
   }
 }
 

@@ -1,5 +1,5 @@
-// What ranks know of each other through the store, and why, in view of that, a
-// collective failed (failure_report.cc).
+// The state that ranks publish in the store, and the causes of a failed
+// collective that follow from it (failure_report.cc).
 #ifndef RANKWISE_PARALLEL_COMM_DIAGNOSIS_PEERS_H_
 #define RANKWISE_PARALLEL_COMM_DIAGNOSIS_PEERS_H_
 
@@ -24,35 +24,36 @@ class Store;
 
 namespace rankwise {
 
-// What a rank publishes about itself once a second.
+// The state that a rank publishes every second.
 struct Pulse {
-  // What a rank is to another. It publishes the first three itself.
+  // State of a rank as seen by others. A rank publishes the first three.
   enum class Life {
-    kAlive,    // of a peer: its heart beat after the question was put
-    kFailed,   // a collective has failed there, whatever became of it then
-    kLeft,     // destroyed its communicator
-    kDead,     // the launcher says so
-    kStopped,  // the launcher says so
+    kAlive,    // for a peer: a heartbeat since the query
+    kFailed,   // a collective has failed there
+    kLeft,     // has destroyed its communicator
+    kDead,     // reported by the launcher
+    kStopped,  // reported by the launcher
     kSilent,   // no heartbeat
-    kUnknown,  // another's death answered the question before its heart beat
+    kUnknown,  // the query ended early, at another's death
   };
   Life life = Life::kAlive;
   uint64_t beat = 0;  // counts publications
-  // Of kFailed: 1 for the first rank to fail, and what failed there.
+  // For kFailed: 1 for the first rank to fail, and the failed call.
   int64_t failure_order = 0;
   std::string failure;
-  std::string host;                     // of a job on several; else empty
-  std::string doing;                    // the last it started in any group
-  std::vector<GroupProgress> progress;  // by CollectiveLog's number of a group
+  std::string host;   // of a job on several hosts; otherwise ""
+  std::string doing;  // last call started in any group
+  std::vector<GroupProgress> progress;  // by group number of CollectiveLog
 };
 std::string FormatPulse(const Pulse& pulse);
-std::optional<Pulse> ParsePulse(const std::string& text);  // none if malformed
+// nullopt if malformed
+std::optional<Pulse> ParsePulse(const std::string& text);
 
-// Publishes this rank's pulse from a thread of its own until destroyed, or
-// until the store is gone.
+// Publishes this rank's pulse from its own thread until it is destroyed or the
+// store is gone.
 class Heartbeat {
  public:
-  // `host`: where this rank is, for messages; empty: where all are.
+  // `host`: this rank's host, for messages; "" if all are on one.
   Heartbeat(c10::intrusive_ptr<c10d::Store> store, int rank,
             std::shared_ptr<const CollectiveLog> log,
             const std::string& host = "");
@@ -61,10 +62,10 @@ class Heartbeat {
   Heartbeat& operator=(const Heartbeat&) = delete;
 
   // Publishes at once that `failure` (a collective's description) has failed
-  // here. Returns this rank's place among those that failed, from 1; 0 when the
+  // here. Returns this rank's number among the failed ones, from 1; 0 if the
   // store is gone.
   int64_t MarkFailed(const std::string& failure);
-  // Stops the thread and publishes, unless failed, that this rank has left.
+  // Stops the thread and publishes that this rank has left, unless it failed.
   void Leave();
 
  private:
@@ -82,36 +83,36 @@ class Heartbeat {
   std::thread thread_;
 };
 
-// For the launcher, which knows at once: notes in the ranks' store that `rank`
-// has died, and how ("killed by signal 9"), or whether it is stopped (SIGSTOP).
+// For the launcher: publishes in the ranks' store that `rank` has died, and how
+// ("killed by signal 9"), or whether it is stopped (SIGSTOP).
 void ReportDeath(c10d::Store& store, int rank, const std::string& how);
-// A rank tells the launcher that from now on all of them can do without those
-// that the job does not need; before, the others would wait for them.
+// Called by a rank: from now on the launcher may tolerate the death of ranks
+// that the job does not need. Before, other ranks would wait for them.
 void AllowDeaths(c10d::Store& store);
 bool DeathsAllowed(c10d::Store& store);
-// A rank tells the launcher that a restarted job would fail in the same way.
+// Called by a rank: a restarted job would fail in the same way.
 void ForbidRestart(c10d::Store& store);
 bool RestartForbidden(c10d::Store& store);
 
 void ReportStop(c10d::Store& store, int rank, bool is_stopped);
 
-// A rank held to be the cause of another's failure, and why: "rank 1 has left
-// the job; ...".
+// A rank held responsible for another's failure, and why: "rank 1 has left the
+// job; ...".
 struct Blame {
   int rank = 0;
   std::string what;
 };
-// Notes the first of `blames`, if any, as why `rank` has failed; nothing when
-// the store is gone.
+// Publishes the first of `blames`, if any, as the cause of `rank`'s failure. No
+// effect if the store is gone.
 void ReportBlame(c10d::Store& store, int rank,
                  const std::vector<Blame>& blames);
-// The root cause of `rank`'s failure, found by following what ReportBlame
-// stored: the rank that `rank` blames, the one that this rank blames, and so
-// on. None if `rank` blames nobody. Throws what the store throws.
+// Returns the root cause of `rank`'s failure, found by following the blames
+// stored by ReportBlame from rank to rank; nullopt if `rank` blames no rank.
+// Rethrows the store's exceptions.
 std::optional<Blame> RootBlameOf(c10d::Store& store, int rank);
 
-// Whether any rank has failed, or has been reported dead. One request each;
-// throw what the store throws.
+// Whether any rank has failed, or is reported dead. One request each; rethrow
+// the store's exceptions.
 bool AnyFailed(c10d::Store& store);
 bool AnyDead(c10d::Store& store);
 
@@ -120,21 +121,21 @@ struct PeerStatus {
   using Life = Pulse::Life;
   int rank = 0;
   Life life = Life::kSilent;
-  Pulse pulse = {};        // the last that it published
-  std::string death = {};  // of kDead: how
+  Pulse pulse = {};        // last published
+  std::string death = {};  // cause of death, for kDead
 };
-// Whether others wait for it in vain.
+// Whether waiting for the rank is futile.
 bool IsGone(const PeerStatus& peer);
 
-// Asks the store about every rank but `self`. Returns as soon as one is known
-// to be dead or stopped, or all have shown a sign of life; else after
-// `patience`, which should be above two seconds. Unavailable when the store
-// does not answer.
+// Queries the store about every rank but `self`. Returns once one is known to
+// be dead or stopped, or all have shown a sign of life; otherwise after
+// `patience`, which should exceed two seconds. Unavailable if the store does
+// not answer.
 absl::StatusOr<std::vector<PeerStatus>> AskPeers(c10d::Store& store, int self,
                                                  int world_size,
                                                  absl::Duration patience);
 
-// Counts this rank out; blocks until all ranks have, or `patience` is over.
+// Counts this rank out; blocks until all ranks have done so, or for `patience`.
 void AwaitDepartures(c10d::Store& store, int world_size,
                      absl::Duration patience);
 
@@ -143,29 +144,29 @@ struct Failure {
   int rank = 0;
   int world_size = 1;
   CollectiveReport collective;
-  // This rank's place among those that failed, from 1; 0: unknown.
+  // This rank's number among the failed ones, from 1; 0 if unknown.
   int64_t order = 0;
   std::string error;  // the exception's plain message
   absl::Duration collective_timeout;
-  std::string store_address;  // "host1:29500"; empty: a file, or not known
+  std::string store_address;  // "host1:29500"; "" for a file, or if unknown
 };
 
 // Names the ranks at fault: those that are gone; else the first that failed;
-// or, if a timeout was first, the ranks of the collective's own group that have
-// not come as far (of a message: its other end).
+// or, if a timeout came first, the ranks of the collective's own group that
+// have not started it (for a message, its peer).
 //
-// DeadlineExceeded when the collective timed out, Unavailable when a rank is
-// gone, else Internal. `peers` is AskPeers' answer; its error means that the
+// DeadlineExceeded if the collective timed out, Unavailable if a rank is gone,
+// else Internal. `peers` is the result of AskPeers; an error means that the
 // store is gone with its server.
 absl::Status DescribeFailure(
     const Failure& failure,
     const absl::StatusOr<std::vector<PeerStatus>>& peers);
 
-// Asks the other ranks through `store`, for up to 2.5 s, describes what they
-// say, and notes there, for the launcher, whom this rank blames.
+// Queries the other ranks through `store`, for up to 2.5 s, describes the
+// failure, and publishes this rank's blame there for the launcher.
 absl::Status ExplainByPeers(const Failure& failure, c10d::Store& store);
 
-// Of ranks that called different collectives: FailedPrecondition.
+// FailedPrecondition, for ranks that called different collectives.
 absl::Status DescribeMismatch(const Failure& failure);
 
 // The same for an exception that no collective caused.

@@ -18,7 +18,7 @@ namespace {
 using Life = PeerStatus::Life;
 using Statuses = absl::StatusOr<std::vector<PeerStatus>>;
 
-// Longer than a beat takes on a busy machine.
+// Longer than the interval of heartbeats on a busy machine.
 constexpr absl::Duration kPatience = absl::Seconds(20);
 
 c10::intrusive_ptr<c10d::Store> NewStore() {

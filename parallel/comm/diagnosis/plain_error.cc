@@ -48,8 +48,8 @@ std::string AdviceFor(absl::string_view text) {
   return "NCCL_DEBUG=INFO tells more";
 }
 
-// From the lines after the first: NCCL's own words, which follow "Last error:",
-// or without them c10d's explanation, which follows "ncclRemoteError: ".
+// Extracts from the lines after the first NCCL's own message, which follows
+// "Last error:", or else c10d's explanation, which follows "ncclRemoteError: ".
 std::string Details(absl::string_view lines) {
   const std::pair<absl::string_view, absl::string_view> parts =
       absl::StrSplit(lines, absl::MaxSplits("Last error:", 1));
@@ -63,11 +63,11 @@ std::string Details(absl::string_view lines) {
   return meaning.empty() ? "no details" : std::string(meaning);
 }
 
-// Other texts are returned as they are.
+// Returns other texts unchanged.
 std::string PlainNcclError(const std::string& text) {
   static const std::regex& format = *new std::regex(
       "NCCL error(?:: | in: [^,\n]*, )"       // FILE:LINE
-      "(.*?)(?: \\(run with NCCL_DEBUG.*?)?"  // what failed
+      "(.*?)(?: \\(run with NCCL_DEBUG.*?)?"  // the failed operation
       "(?:, NCCL version (.*))?");
   const std::string first_line = text.substr(0, text.find('\n'));
   std::smatch parts;
@@ -99,8 +99,9 @@ bool IsOfCommunication(const std::exception& error) {
          dynamic_cast<const gloo::EnforceNotMet*>(&error) != nullptr;
 }
 
-// By its words: c10d's check (CollectiveFingerPrint in ProcessGroupWrapper.cpp)
-// throws a plain c10::Error, as do the collectives that it calls next.
+// Matches the message: c10d's check (CollectiveFingerPrint in
+// ProcessGroupWrapper.cpp) throws a plain c10::Error, as do the collectives
+// that it calls next.
 bool IsMismatch(const std::exception& error) {
   return dynamic_cast<const c10::Error*>(&error) != nullptr &&
          absl::StrContains(error.what(),

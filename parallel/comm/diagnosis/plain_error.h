@@ -1,4 +1,4 @@
-// What exceptions say in plain words, and which kind they are of.
+// Plain messages and classification of exceptions.
 #ifndef RANKWISE_PARALLEL_COMM_DIAGNOSIS_PLAIN_ERROR_H_
 #define RANKWISE_PARALLEL_COMM_DIAGNOSIS_PLAIN_ERROR_H_
 
@@ -7,16 +7,17 @@
 
 namespace rankwise {
 
-// What `error` says, on one line, without stack trace and "[file.cc:123]".
-// NCCL's errors as c10d throws them (C10D_NCCL_CHECK, NCCLUtils.hpp) become
-// what failed, NCCL's last error, and what to do: "NCCL 2.28.9: unhandled cuda
-// error: Cuda failure 2 'out of memory'; the GPU has no memory left ...".
+// Returns the message of `error` on one line, without stack trace and
+// "[file.cc:123]". NCCL's errors as thrown by c10d (C10D_NCCL_CHECK,
+// NCCLUtils.hpp) become the failed operation, NCCL's last error, and a remedy:
+// "NCCL 2.28.9: unhandled cuda error: Cuda failure 2 'out of memory'; the GPU
+// has no memory left ...".
 std::string PlainMessage(const std::exception& error);
 
-// True for what c10d and its backends throw when communication fails.
+// Whether c10d or its backends throw this exception for failed communication.
 bool IsOfCommunication(const std::exception& error);
 
-// True for the error of a checked collective that ranks called differently.
+// Whether `error` reports a checked collective that differs between ranks.
 bool IsMismatch(const std::exception& error);
 
 }  // namespace rankwise

@@ -49,7 +49,7 @@ TEST(PlainErrorTest, CommunicationIsKnownByItsTypes) {
   EXPECT_FALSE(IsOfCommunication(c10::Error(here, "Connection refused")));
 }
 
-// As a backend throws it: by c10d's Gloo, of whose headers ours are not part.
+// Thrown by c10d's Gloo, which is not built from this repository's headers.
 TEST(PlainErrorTest, GloosOwnExceptionsAreKnown) {
   std::vector<at::Tensor> tensors = {at::ones({1})};
   const c10::intrusive_ptr<c10d::Store> store =
@@ -90,7 +90,7 @@ std::string PlainNcclError(const std::string& text) {
   return PlainMessage(std::runtime_error(text));
 }
 
-// As C10D_NCCL_CHECK writes it.
+// The format of C10D_NCCL_CHECK.
 std::string Thrown(const std::string& what, const std::string& details) {
   return "NCCL error in: /pytorch/torch/csrc/distributed/c10d/NCCLUtils.cpp:93"
          ", " +

@@ -21,7 +21,7 @@ namespace rankwise {
 namespace {
 
 constexpr absl::Duration kFirstQuestion = absl::Seconds(10);
-// A collective in flight for less may just be late behind a failure.
+// A younger collective may still complete although another rank has failed.
 constexpr absl::Duration kLong = absl::Seconds(1);
 
 Trouble TroubleOf(const std::exception& error) {
@@ -29,7 +29,7 @@ Trouble TroubleOf(const std::exception& error) {
           dynamic_cast<const c10::AcceleratorError*>(&error) != nullptr};
 }
 
-// True when `work` has ended; `trouble` says how if not well.
+// Returns true if `work` has ended; sets `trouble` if it failed.
 bool HasEnded(c10d::Work& work, Trouble& trouble) {
   try {
     if (!work.isCompleted()) return false;
@@ -192,7 +192,7 @@ Trouble Watchdog::LookForGoneRanks() {
   store_lost_ = !peers.ok();
   if (store_lost_) return {};
   for (const PeerStatus& peer : *peers) {
-    // A rank may leave when its groups are done.
+    // A rank may leave once its own groups are done.
     const bool may_leave =
         peer.life == PeerStatus::Life::kLeft && !group.empty() &&
         std::find(group.begin(), group.end(), peer.rank) == group.end();
@@ -217,10 +217,10 @@ void Watchdog::GiveUp(const Trouble& why) {
         why.of_the_gpu ? failure.attempted : failure.collective.description);
   }
   if (why.of_the_gpu) {
-    // The collective that was polled is only where it was noticed.
+    // The polled collective only revealed the error.
     absl::StrAppend(&failure.error,
-                    "; with CUDA_LAUNCH_BLOCKING=1 in the environment the call "
-                    "that is at fault fails");
+                    "; run again with CUDA_LAUNCH_BLOCKING=1 in the "
+                    "environment to see which call fails");
   }
   const absl::Status explained =
       why.of_the_gpu ? DescribeOtherFailure(failure)

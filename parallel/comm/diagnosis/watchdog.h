@@ -1,5 +1,5 @@
-// Follows collectives whose end nobody is told of (NCCL's run on the GPU) by
-// polling, and ends the process, with an explanation, when one will not end.
+// Polls collectives that do not report completion (NCCL's run on the GPU), and
+// ends the process, with an explanation, if one cannot complete.
 #ifndef RANKWISE_PARALLEL_COMM_DIAGNOSIS_WATCHDOG_H_
 #define RANKWISE_PARALLEL_COMM_DIAGNOSIS_WATCHDOG_H_
 
@@ -27,10 +27,10 @@ class Work;
 
 namespace rankwise {
 
-// Why what is in flight will not end well.
+// Why calls in flight cannot complete.
 struct Trouble {
-  std::string text;         // empty: nothing is wrong
-  bool of_the_gpu = false;  // a CUDA error, which every later call meets too
+  std::string text;         // "" if nothing is wrong
+  bool of_the_gpu = false;  // a CUDA error, which also fails all later calls
 
   explicit operator bool() const { return !text.empty(); }
 };
@@ -38,32 +38,32 @@ struct Trouble {
 struct WatchdogConfig {
   int rank = 0;
   int world_size = 1;
-  // From a collective's start to the moment at which it is given up.
+  // Maximum time from a collective's start to its completion.
   absl::Duration timeout = absl::Minutes(5);
-  // The end of a collective may be noticed this much too late.
+  // Maximum delay until the completion of a collective is noticed.
   absl::Duration poll_interval = absl::Milliseconds(20);
-  // Between two calls of LookAround.
+  // Interval between calls of LookAround.
   absl::Duration look_interval = absl::Milliseconds(500);
-  // A rank without a heartbeat for this long is gone. Generous: to take a slow
-  // rank for a dead one would end a healthy job.
+  // A rank without a heartbeat for this long counts as gone. Generous, since
+  // mistaking a slow rank for a dead one would end a healthy job.
   absl::Duration silence = absl::Seconds(10);
-  // Not the connection on which the rank waits for others. Null without peers,
-  // as is `heartbeat`, which is called in GiveUp only.
+  // Not the connection on which the rank waits for others. nullptr without
+  // peers, like `heartbeat`, which only GiveUp calls.
   c10::intrusive_ptr<c10d::Store> store;
   std::function<Heartbeat*()> heartbeat;
-  // Called for each round of polling with the function that polls, which it
-  // must call. Not empty.
+  // Called for each round of polling; must call the polling function that it
+  // receives. Must not be empty.
   std::function<void(const std::function<void()>&)> around_polling =
       [](const std::function<void()>& poll) { poll(); };
-  // This process's flight recorder as JSON. May hang with the GPU.
+  // Returns this process's flight recorder as JSON. May hang if the GPU does.
   std::function<std::string()> dump_recorder;
-  // Ends what is in flight. May hang with the GPU.
+  // Fails calls in flight. May hang if the GPU does.
   std::function<void()> abort;
-  std::function<void(const std::string& line)> print;  // empty: to stderr
-  std::function<void(int exit_code)> end;              // empty: _exit
+  std::function<void(const std::string& line)> print;  // stderr if empty
+  std::function<void(int exit_code)> end;              // _exit if empty
 };
 
-// Thread-safe. Follow takes about as long as a lock; the rest happens on the
+// Thread-safe. Follow takes about as long as a lock; all else runs on the
 // watchdog's own thread, which calls all functions of its config.
 class Watchdog {
  public:
@@ -73,8 +73,8 @@ class Watchdog {
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 
-  // Works of one group that end in the order of their start: its collectives,
-  // or its messages with one other rank.
+  // Works of one group that complete in the order of their start: its
+  // collectives, or its messages with one other rank.
   struct Lane {
     int group = 0;
     int peer = -1;
@@ -82,27 +82,29 @@ class Watchdog {
     auto operator<=>(const Lane& other) const = default;
   };
 
-  // Polls `work` until it has ended; notes that in the log under `ticket`.
+  // Polls `work` until it completes, and records that in the log under
+  // `ticket`.
   void Follow(CollectiveLog::Ticket ticket, c10::intrusive_ptr<c10d::Work> work,
               Lane lane);
 
-  // Blocks until nothing is in flight; false when that takes longer than
-  // `patience`, or the watchdog has ended.
+  // Blocks until nothing is in flight. Returns false if that takes longer than
+  // `patience`, or if the watchdog has ended.
   bool Drain(absl::Duration patience);
 
-  // Ends the watchdog: the caller explains what has failed. False when the
-  // watchdog has given up before, and explains it itself.
+  // Ends the watchdog, so that the caller reports failures. Returns false if
+  // the watchdog has given up and reports one itself.
   bool StandDown();
 
-  // What the watchdog's thread does; public for tests of it.
+  // Work of the watchdog's thread; public for tests.
   //
-  // Why what is in flight, since `oldest` ago, will not end although no work
-  // says so: a rank is dead, gone or has failed. Two requests to the store;
-  // more, and up to `silence`, after 10, 20, 40, ... s in flight.
+  // Returns why calls in flight, the oldest of which started `oldest` ago,
+  // cannot complete although no work has failed: a rank is dead, gone or has
+  // failed. Makes two requests to the store; more, for up to `silence`, after
+  // 10, 20, 40, ... s in flight.
   Trouble LookAround(absl::Duration oldest);
-  // Prints what DescribeFailure says or, after a CUDA error, that work on the
-  // GPU has failed; then the file that has this rank's flight recorder; aborts,
-  // and ends the process with exit code 1. Takes up to 2.5 s for the peers'
+  // Prints DescribeFailure's message or, after a CUDA error, that work on the
+  // GPU has failed; then the path of this rank's flight recorder; aborts, and
+  // ends the process with exit code 1. Takes up to 2.5 s for the peers'
   // answers, 1 s for the recorder and 5 s for the abort.
   void GiveUp(const Trouble& why);
 
@@ -116,25 +118,25 @@ class Watchdog {
   enum class Duty { kWatching, kStoodDown, kGivenUp };
 
   void Run();
-  // These give the reason to give up, if there is one.
+  // These return the reason to give up, if there is one.
   Trouble Round();
   Trouble Poll();
   Trouble PollLane(std::deque<Followed>& lane);
   Trouble LookForGoneRanks();
-  // The lane with the oldest of what is in flight; null: nothing is.
+  // Returns the lane with the oldest work in flight; nullptr if there is none.
   std::deque<Followed>* OldestLane();
   void WriteRecorder() const;
   void Print(const std::string& line) const;
 
   const WatchdogConfig config_;
   const std::shared_ptr<CollectiveLog> log_;
-  std::mutex mutex_;  // of new_, stopping_, duty_
+  std::mutex mutex_;  // guards new_, stopping_, duty_
   std::condition_variable wake_;
   Lanes new_;
   bool stopping_ = false;
   Duty duty_ = Duty::kWatching;
   std::atomic<int> in_flight_{0};
-  // Of the watchdog's thread alone.
+  // Used by the watchdog's thread alone.
   Lanes lanes_;
   Deadline next_look_{absl::ZeroDuration()};
   absl::Duration next_question_;

@@ -33,7 +33,7 @@ using ::testing::Not;
 
 constexpr absl::Duration kLong = absl::Seconds(30);
 
-// Completes when told to; until then nobody learns anything from it.
+// Completes on demand, and does not report completion by itself.
 class ManualWork : public c10d::Work {
  public:
   bool isCompleted() override {
@@ -56,7 +56,8 @@ class ManualWork : public c10d::Work {
   std::exception_ptr error;
 };
 
-// NCCL as its callers see it: every call gives a work that ends at some time.
+// Behaves like NCCL for its callers: every call returns a work that completes
+// later.
 class ManualBackend : public c10d::Backend {
  public:
   ManualBackend() : Backend(0, 2) {}
@@ -126,7 +127,7 @@ TEST_F(WatchdogTest, EndsAreLearntByAsking) {
   EXPECT_TRUE(watchdog_->Drain(kLong));
   EXPECT_EQ(log_->in_flight(), 0);
   EXPECT_EQ(log_->LastStarted().state, CollectiveReport::State::kDone);
-  // That it is over is known; when it was, is not.
+  // The completion is known, but not its time.
   for (const CommEvent& event : log_->TakeTraffic()) {
     EXPECT_EQ(event.end_ns, 0);
   }
@@ -173,7 +174,7 @@ TEST_F(WatchdogTest, TheErrorOfAWorkIsTheReason) {
   EXPECT_EQ(log_->Suspect().state, CollectiveReport::State::kFailed);
 }
 
-// An event of a GPU that has failed is not over: the question fails.
+// Polling an event of a failed GPU throws.
 TEST_F(WatchdogTest, AQuestionThatFailsIsTheReasonToo) {
   Start(kLong);
   monitored_->allreduce(tensors_);
@@ -220,7 +221,7 @@ TEST_F(WatchdogTest, QuestionsAreAskedInTheirSurroundings) {
   EXPECT_TRUE(seen || inside);
   watchdog_->StandDown();
   monitored_.reset();
-  watchdog_.reset();  // before what it calls
+  watchdog_.reset();  // before the objects that it calls
 }
 
 TEST_F(WatchdogTest, CoalescedCallsEndTogether) {
@@ -233,7 +234,7 @@ TEST_F(WatchdogTest, CoalescedCallsEndTogether) {
   EXPECT_EQ(log_->in_flight(), 1);
 }
 
-// A rank of two with a store, whose thread does nothing by itself.
+// One of two ranks, with a store and an idle watchdog thread.
 class RankOfTwoTest : public WatchdogTest {
  protected:
   RankOfTwoTest() {
@@ -315,7 +316,7 @@ TEST(RunWithinTest, DoesNotWaitForever) {
                          [] { absl::SleepFor(absl::Milliseconds(500)); }));
 }
 
-// Real ranks, over Gloo, whose collectives are followed as NCCL's are.
+// Real ranks over Gloo, whose collectives are polled like NCCL's.
 std::vector<std::string> Polled(int count, const std::string& scenario,
                                 const std::string& timeout) {
   return {Runfile("parallel/comm/test_rank"), absl::StrCat("--nproc=", count),

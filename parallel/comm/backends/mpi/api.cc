@@ -40,7 +40,7 @@ constexpr std::pair<Op::RedOpType, const char*> kOps[] = {
     {Op::MAX, "ompi_mpi_op_max"}};
 
 absl::StatusOr<MpiApi> Load() {
-  // Global: OpenMPI's plug-ins look for its symbols.
+  // RTLD_GLOBAL, since OpenMPI's plug-ins look up its symbols.
   void* const library = dlopen("libmpi.so.40", RTLD_NOW | RTLD_GLOBAL);
   if (library == nullptr) {
     return absl::NotFoundError(
@@ -71,10 +71,10 @@ absl::StatusOr<MpiApi> Load() {
                    ", so it is not OpenMPI 4 or 5; install openmpi-bin"));
 }
 
-// An operation on elements of a type that MPI does not know.
+// Reduces elements of a type that MPI lacks.
 template <c10::ScalarType kType, Op::RedOpType kOp>
 void Reduce(void* from, void* into, int* count, MPI_Datatype*) {
-  // Operators of the thread that polls are not the model's.
+  // Operators of the polling thread are not the model's.
   const at::DisableRecordFunctionGuard unrecorded;
   const at::TensorOptions options(kType);
   ReduceInto(at::from_blob(into, {*count}, options),

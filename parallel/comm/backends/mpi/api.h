@@ -1,8 +1,8 @@
-// OpenMPI's functions and predefined objects, from the library that is loaded
-// when --backend=mpi is first used: a binary starts on machines without it.
+// OpenMPI's functions and predefined objects, from the library loaded at the
+// first use of --backend=mpi, so that binaries start on machines without it.
 //
-// Objects that mpi.h names by macros (MPI_FLOAT) are addresses in the library.
-// They are not to be used here: programs that do so do not link.
+// mpi.h's macros for objects (MPI_FLOAT) are addresses in the library: programs
+// that use them do not link.
 #ifndef RANKWISE_PARALLEL_COMM_BACKENDS_MPI_API_H_
 #define RANKWISE_PARALLEL_COMM_BACKENDS_MPI_API_H_
 
@@ -17,7 +17,7 @@
 
 namespace rankwise {
 
-// Each is a member of MpiApi: `mpi.Comm_rank(...)` is MPI_Comm_rank(...).
+// Each becomes a member of MpiApi: `mpi.Comm_rank(...)` is MPI_Comm_rank(...).
 #define RANKWISE_MPI_CALLS(CALL) \
   CALL(Init_thread)              \
   CALL(Finalize)                 \
@@ -58,20 +58,21 @@ struct MpiApi {
   MPI_Errhandler errors_return = nullptr;
   int largest_tag = 32767;  // MPI_TAG_UB after MPI has started
 
-  // Throws c10::Error for what no trainer has. MPI has no 16-bit floating-point
-  // types: they are moved as integers of their size.
+  // Throws c10::Error for types that no trainer uses. MPI lacks 16-bit
+  // floating-point types: they are sent as integers of their size.
   MPI_Datatype TypeOf(c10::ScalarType dtype) const;
 
-  // How `dtype` is reduced by `op`: 16-bit floating-point types by operations
-  // of ours, rounded after each addition. Throws c10::Error for what MPI has
-  // not.
+  // How to reduce `dtype` by `op`: custom operations for 16-bit floating-point
+  // types, rounded after each addition. Throws c10::Error for reductions that
+  // MPI lacks.
   struct Reduction {
     MPI_Datatype type;
     MPI_Op op;
   };
   Reduction ReductionOf(c10::ScalarType dtype, const c10d::ReduceOp& op) const;
 
-  // Of 16-bit floating-point types; once, after MPI_Init_thread.
+  // Creates the operations for 16-bit floating-point types. Call once, after
+  // MPI_Init_thread.
   void CreateReductions();
 
   // Returns `tag`. Throws c10::Error if it is negative or above this MPI's
@@ -81,17 +82,17 @@ struct MpiApi {
   // Throws c10::DistBackendError unless `result` is MPI_SUCCESS.
   void Check(int result, const char* call) const;
 
-  // By c10::ScalarType and c10d::ReduceOp::RedOpType; null for what MPI has
-  // not.
+  // By c10::ScalarType and c10d::ReduceOp::RedOpType; nullptr if MPI lacks
+  // them.
   MPI_Datatype types[c10::NumScalarTypes] = {};
   MPI_Op ops[c10::NumScalarTypes][c10d::ReduceOp::UNUSED] = {};
 };
 
-// As MPI counts elements. Throws c10::Error for more than it can.
+// Converts to MPI's type of counts. Throws c10::Error if `count` is too large.
 int MpiCount(int64_t count);
 
 // Loads the library on the first call; the result lives as long as the process.
-// NotFound says what to install.
+// NotFound names the package to install.
 absl::StatusOr<MpiApi*> LoadMpi();
 
 }  // namespace rankwise

@@ -1,4 +1,4 @@
-// c10d's collectives and messages as MPI's.
+// Implements c10d's collectives and messages by MPI.
 #include <atomic>
 #include <exception>
 #include <string>
@@ -27,7 +27,7 @@ using Sizes = std::vector<int64_t>;
 using Tensors = std::vector<Tensor>;
 using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
-// The memory that a call uses: what `tensor` holds, in the order of memory.
+// Returns `tensor`, whose elements MPI uses in memory order, if it is dense.
 const Tensor& Dense(const Tensor& tensor) {
   TORCH_CHECK(tensor.is_cpu() && tensor.layout() == at::kStrided,
               "backend=mpi carries dense CPU tensors only, not one on ",
@@ -51,7 +51,7 @@ const Tensor& Only(const Tensors& tensors) {
 
 int Count(const Tensor& tensor) { return MpiCount(tensor.numel()); }
 
-// To `tensors` what lies in `joined` one after the other.
+// Copies consecutive parts of `joined` to `tensors`.
 void Split(const Tensor& joined, Tensors tensors) {
   at::_foreach_copy_(tensors, at::unflatten_dense_tensors(joined, tensors));
 }
@@ -68,9 +68,9 @@ bool Overlap(const Tensor& a, const Tensor& b) {
   return first < second + b.nbytes() && second < first + a.nbytes();
 }
 
-// How many elements go to, or come from, each rank, and where they begin.
+// Number and offset of the elements sent to, or received from, each rank.
 struct Parts {
-  // `rows`: of `tensor`, for each rank; empty: equal parts.
+  // `rows`: rows of `tensor` per rank; empty for equal parts.
   Parts(const Tensor& tensor, const Sizes& rows, int ranks)
       : counts(ranks), begins(ranks) {
     c10d::checkSplitSizes(rows, tensor, ranks);
@@ -240,7 +240,7 @@ class MpiBackend : public c10d::Backend {
     return mpi_.TypeOf(tensor.scalar_type());
   }
 
-  // A call of `function`, whose last two arguments are the group's
+  // Binds a call of `function`, whose last two arguments are the group's
   // communicator and a request.
   template <typename Function, typename... Arguments>
   Operation Bind(Function function, Arguments... arguments) const {
@@ -265,7 +265,7 @@ class MpiBackend : public c10d::Backend {
          opts.timeout == c10d::kUnsetTimeout ? group_->timeout : opts.timeout});
   }
 
-  // `whole` holds as much as the `part`s of all ranks.
+  // Checks that `whole` is as large as the `part`s of all ranks together.
   void CheckSizes(const char* call, const Tensor& whole,
                   const Tensor& part) const {
     TORCH_CHECK(
@@ -294,7 +294,7 @@ class MpiBackend : public c10d::Backend {
     CheckSizes("reduce_scatter", input, output);
     const auto [mpi_type, op] =
         mpi_.ReductionOf(input.scalar_type(), opts.reduceOp);
-    // MPI writes no result into what other ranks may still read.
+    // MPI must not write results to memory that other ranks may still read.
     const bool overlap = Overlap(input, output);
     const Tensor target = overlap ? at::empty_like(output) : output;
     return Run(type, "mpi:reduce_scatter", opts, {input}, {output},
@@ -312,7 +312,7 @@ class MpiBackend : public c10d::Backend {
     TORCH_CHECK(output.scalar_type() == input.scalar_type(),
                 "all_to_all: the output is ", output.scalar_type(),
                 ", the input ", input.scalar_type());
-    // MPI reads the lists until the end: they live in the call.
+    // MPI reads the lists until completion: the call owns them.
     const auto start = [=, this, type = TypeOf(input),
                         comm = group_->comm](MPI_Request* request) {
       return mpi_.Ialltoallv(input.data_ptr(), from.counts.data(),
@@ -335,14 +335,14 @@ class MpiBackend : public c10d::Backend {
                        from, mpi_.CheckedTag(tag))});
   }
 
-  // Peers that wait for this rank fail. Only the first word counts.
+  // Fails peers that wait for this rank. Only the first call has an effect.
   void Tell(const char* what) {
     if (std::exchange(told_, true) || getSize() == 1) return;
     try {
       group_->store->set(kMpiEndedKey,
                          absl::StrCat("rank ", group_->rank_in_job, " ", what));
     } catch (const std::exception&) {
-      // The store went first: peers find that out, too.
+      // The store is gone, which peers notice, too.
     }
   }
 

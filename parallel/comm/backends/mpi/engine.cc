@@ -20,19 +20,20 @@ using std::chrono::microseconds;
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 
-// Between two looks at whether what is in flight can still end.
+// Interval between checks that operations in flight can still complete.
 constexpr milliseconds kLook(20);
-// From a rank's end to the failure of what waits for it: its last messages may
-// still be on their way.
+// Delay from a rank's end to the failure of operations that wait for it: its
+// last messages may still arrive.
 constexpr milliseconds kForLastMessages(200);
-// Between two questions to the store about what is still in flight.
+// Interval between queries of the store about operations in flight.
 constexpr milliseconds kQuestion(400);
 
-// Grows with the time that has been waited.
+// Grows with the time already waited.
 class Pause {
  public:
-  // `spin`: first without sleeping. Not by sched_yield, for which programs that
-  // share the core take a whole time slice: who sleeps soon gets it back.
+  // Spins for the first `spin`. Not with sched_yield, after which programs that
+  // share the core run a whole time slice, whereas a thread that has slept gets
+  // the core back soon.
   explicit Pause(microseconds spin) : spin_(spin) {}
 
   void Wait() const {
@@ -54,10 +55,10 @@ clockid_t ClockOfThisThread() {
   return pthread_getcpuclockid(pthread_self(), &clock) == 0 ? clock : 0;
 }
 
-// Whether a thread waits, as its processor time shows.
+// Detects a waiting thread by its processor time.
 class IdleThread {
  public:
-  // Of the last 20 us or more. `clock`: the thread's.
+  // Whether the thread was idle for the last 20 us or more, by its `clock`.
   bool IsIdle(clockid_t clock) {
     constexpr microseconds kWindow(20);
     const SteadyTime now = SteadyNow();
@@ -89,7 +90,7 @@ std::exception_ptr Error(const char* title, const std::string& why) {
   }
 }
 
-// What a rank of the group has written before it left; "" as long as none has.
+// Returns the message of a rank of the group that has left, or "".
 std::string WhyEnded(c10d::Store& store) {
   try {
     if (!store.check({kMpiEndedKey})) return "";
@@ -113,7 +114,7 @@ void MpiEngine::Submit(const MpiWorkPtr& work) {
     submitted_.push_back(work);
     ++pending_;
   }
-  // Else whoever polls now starts it.
+  // Otherwise the polling thread starts it.
   if (const std::unique_lock calls(calls_, std::try_to_lock); calls) {
     const std::lock_guard works(works_);
     StartSubmitted();
@@ -198,7 +199,7 @@ void MpiEngine::Rest() {
 
 void MpiEngine::Run() {
   constexpr microseconds kSpin(20);
-  prctl(PR_SET_TIMERSLACK, 1000);  // nanoseconds; else pauses are 50 us longer
+  prctl(PR_SET_TIMERSLACK, 1000);  // ns; otherwise pauses are 50 us longer
   IdleThread submitter;
   while (!stopping_) {
     Rest();
@@ -206,7 +207,7 @@ void MpiEngine::Run() {
     while (pending_ > 0 && waiters_ == 0 && !stopping_) {
       Poll();
       LookAround();
-      // Who waits for a future needs no processor meanwhile.
+      // A thread that waits for a future needs no processor meanwhile.
       const bool may_spin = has_processors_ && submitter.IsIdle(submitter_);
       if (pending_ > 0 && !may_spin) pause.Wait();
     }
@@ -238,7 +239,8 @@ void MpiEngine::Fail(MpiGroup& group, const std::string& why) {
 void MpiEngine::LookAround() {
   if (pending_ == 0 || SteadyNow() < next_look_) return;
   next_look_ = SteadyNow() + kLook;
-  std::map<std::shared_ptr<MpiGroup>, SteadyTime> groups;  // oldest in flight
+  // oldest work in flight
+  std::map<std::shared_ptr<MpiGroup>, SteadyTime> groups;
   std::vector<MpiWorkPtr> overdue;
   {
     const std::lock_guard works(works_);

@@ -1,5 +1,5 @@
-// Who calls MPI, and when: operations that are submitted, polled until they
-// end, and given up when they will not.
+// Submits MPI operations, polls them until they complete, and fails those that
+// cannot.
 #ifndef RANKWISE_PARALLEL_COMM_BACKENDS_MPI_ENGINE_H_
 #define RANKWISE_PARALLEL_COMM_BACKENDS_MPI_ENGINE_H_
 
@@ -31,10 +31,10 @@ namespace rankwise {
 
 class MpiEngine;
 
-// In a group's store: why a rank will not answer any more.
+// Key in a group's store: why a rank no longer answers.
 inline constexpr char kMpiEndedKey[] = "ended";
 
-// A group's connections. They are kept until the process ends.
+// A group's connections, kept until the process ends.
 struct MpiGroup {
   MPI_Comm comm = nullptr;
   int rank_in_job = 0;
@@ -42,39 +42,40 @@ struct MpiGroup {
   std::chrono::milliseconds timeout{0};
   c10::intrusive_ptr<c10d::Store> store;  // of the group alone
 
-  // The rest is the engine's. Why nothing that is submitted can end.
+  // Owned by the engine. `why_broken`: the reason the group failed; "" while it
+  // is usable.
   std::string why_broken = {};
-  // Why a rank will not answer any more, and since when that is known.
+  // Why a rank no longer answers, and since when that is known.
   std::string notice = {};
   SteadyTime noticed = {};
-  SteadyTime next_question = {};  // to the store
+  SteadyTime next_question = {};  // earliest next query of the store
 };
 
-// One call of the backend, and of MPI.
+// One call of the backend, and its MPI operation.
 class MpiWork : public c10d::Work {
  public:
   using Tensors = std::vector<at::Tensor>;
   using Milliseconds = std::chrono::milliseconds;
-  // Starts one of MPI's non-blocking operations, and returns MPI's result.
+  // Starts a non-blocking MPI operation and returns MPI's error code.
   using Operation = std::function<int(MPI_Request*)>;
 
   struct Call {
     c10d::OpType type;
     const char* title;  // "mpi:all_reduce"
-    // Kept until the call has ended, with what the functions hold.
+    // Kept until the call has completed, like the captures of the functions.
     Tensors inputs, outputs;
     Operation start;
-    // Copies to where the results belong; may be empty.
+    // Copies results to their destination; may be empty.
     std::function<void()> finish = {};
-    // From the start, 0: from the first wait(), as messages may be received
-    // long before they are due.
+    // From the start. If 0, the group's timeout applies from the first wait(),
+    // since receives may be posted long before they are due.
     Milliseconds timeout{0};
   };
 
   MpiWork(MpiEngine& engine, std::shared_ptr<MpiGroup> group, Call call);
 
   bool isCompleted() override { return ended_; }
-  // Moves all calls of this process on while it waits.
+  // Progresses all calls of this process while it waits.
   bool wait(Milliseconds timeout) override;
   int sourceRank() const override { return source_; }
   std::vector<at::Tensor> result() override { return call_.outputs; }
@@ -85,10 +86,11 @@ class MpiWork : public c10d::Work {
  private:
   friend class MpiEngine;
 
-  // These two while MPI may be called. A failed start is an end.
+  // Both require that MPI may be called. A failed start counts as an end.
   void Start(const MpiApi& mpi);
   bool HasEnded(const MpiApi& mpi);
-  // Tells those who wait. Once, by whoever took the work out of the engine.
+  // Wakes waiters. Called once, by the thread that removed the work from the
+  // engine.
   void End(std::exception_ptr error);
   bool IsOverdue() const { return SteadyNowNs() > deadline_ns_; }
 
@@ -106,49 +108,50 @@ class MpiWork : public c10d::Work {
 
 using MpiWorkPtr = c10::intrusive_ptr<MpiWork>;
 
-// One per process. MPI is called by one thread at a time, which holds the
-// engine's lock: whoever waits for a call, else the engine's own thread. That
-// polls as long as anything is in flight, with pauses of an eighth of the time
-// that it has waited, 0.25 ms at most; it sleeps when nothing is in flight.
+// One per process. One thread at a time calls MPI, holding the engine's lock: a
+// thread that waits for a call, otherwise the engine's own. The engine's thread
+// polls while anything is in flight, with pauses of an eighth of the time
+// waited so far, at most 0.25 ms, and otherwise sleeps.
 //
-// It polls without a pause for the first 20 us, and where each rank of the
-// machine has a processor of its own: for the first 2 ms of a wait, and while
-// the thread that made the last call waits for a future, as c10d::Reducer does.
+// Polling begins without pauses: for 20 us in the engine's thread and 150 us in
+// a wait. If each rank of the machine has its own processor, for 2 ms in a
+// wait, and in the engine's thread while the thread that made the last call
+// waits for a future, as c10d::Reducer does.
 //
-// What will not end fails within about 0.3 s: after its timeout; when a rank of
-// this machine has ended, which the kernel tells; when a rank of the group has
-// left it or given up, which it says in the group's store. A rank of another
-// machine that is killed ends the job through mpirun or srun.
+// An operation that cannot complete fails within about 0.3 s: after its
+// timeout; after the end of a rank on this machine, as reported by the kernel;
+// after a rank of the group has left or aborted it, as published in the group's
+// store. A killed rank on another machine ends the job through mpirun or srun.
 class MpiEngine {
  public:
   // Initialises MPI on the first call, collectively over all ranks of the job,
-  // and ends it when the process exits, unless something has failed.
-  // InvalidArgument when MPI numbers the ranks otherwise than the job does;
-  // NotFound without the library.
+  // and finalises it when the process exits, unless a call has failed.
+  // InvalidArgument if MPI numbers the ranks differently from the job; NotFound
+  // without the library.
   static absl::StatusOr<MpiEngine*> Start(const BackendRequest& request);
 
-  // Null before.
+  // nullptr before Start has succeeded.
   static MpiEngine* Running();
 
-  // A communicator of these ranks of the job, which all call it; it is kept.
-  // Blocks until they have; no other MPI call is made meanwhile, but operations
-  // in flight can still time out and be abandoned.
+  // Creates a communicator of these ranks of the job, which all call this; it
+  // is never freed. Blocks until they have; no other MPI call is made
+  // meanwhile, but operations in flight can still time out and be abandoned.
   MPI_Comm Connect(const std::vector<int>& ranks);
-  // Collective over the ranks of the group. Throws what the store throws, and
+  // Collective over the ranks of the group. Throws the store's exceptions, and
   // c10::DistBackendError after request.connect_timeout; MPI cannot be used
   // after that.
   std::shared_ptr<MpiGroup> NewGroup(const BackendRequest& request);
 
-  // Thread-safe, as what follows. Throws c10::DistBackendError when the group
-  // is broken.
+  // Thread-safe, like the functions below. Throws c10::DistBackendError if the
+  // group is broken.
   void Submit(const MpiWorkPtr& work);
   // Blocks until `work` has ended.
   void Await(const MpiWork& work);
-  // Fails what is in flight in the group, and whatever is submitted later.
+  // Fails the group's operations in flight and all later ones.
   void Fail(MpiGroup& group, const std::string& why);
 
   const MpiApi& mpi() const { return mpi_; }
-  // For calling MPI directly.
+  // For direct calls of MPI.
   std::unique_lock<std::mutex> Lock() { return std::unique_lock(calls_); }
 
  private:
@@ -165,12 +168,12 @@ class MpiEngine {
   void Finalise();
 
   void Run();
-  // Until there is something to poll for.
+  // Blocks until there is something to poll.
   void Rest();
-  // Calls of late have been waited for at once, as those to come probably will:
-  // then it is cheaper to look every 0.2 ms than to be woken for each.
+  // Whether recent calls were waited for at once, as the next ones probably
+  // will be: polling every 0.2 ms is then cheaper than a wake-up for each.
   bool IsExpectingWaits() const;
-  // Polls, unless another thread does. What has ended is told outside of the
+  // Polls, unless another thread does. Completes works after releasing the
   // lock.
   void Poll();
   // The caller must hold `calls_` and `works_`.
@@ -182,27 +185,28 @@ class MpiEngine {
   std::string DeadRank(const MpiGroup& group) const;
 
   MpiApi& mpi_;
-  bool has_processors_ = false;  // one for each rank of this machine
+  bool has_processors_ = false;               // one per rank of this machine
   std::vector<std::pair<int, int>> watched_;  // rank of the job, its pidfd
 
   std::mutex calls_;  // held while MPI is called, which may block
   std::mutex works_;  // locked after `calls_`; guards the next two
   std::vector<MpiWorkPtr> in_flight_;
-  // What MPI still works on although it has failed, with its memory.
+  // Failed works whose MPI operations still use their memory.
   std::vector<MpiWorkPtr> abandoned_;
 
   std::mutex queue_;  // locked after `works_`; guards `submitted_`
   std::vector<MpiWorkPtr> submitted_;
 
-  std::atomic<int> pending_{0};  // submitted and not ended
+  std::atomic<int> pending_{0};  // submitted and not completed
   std::atomic<int> waiters_{0};
-  std::atomic<clockid_t> submitter_{0};  // of the thread that submitted last
-  std::atomic<SteadyTime> last_wait_{SteadyTime()};  // its begin
+  // CPU clock of the last submitting thread
+  std::atomic<clockid_t> submitter_{0};
+  std::atomic<SteadyTime> last_wait_{SteadyTime()};  // its start
   std::mutex sleep_;
   std::condition_variable wake_;
   std::atomic<bool> asleep_{false};
   std::atomic<bool> stopping_{false};
-  SteadyTime next_look_ = SteadyNow();  // of the engine's thread
+  SteadyTime next_look_ = SteadyNow();  // used by the engine's thread
   std::thread thread_;
 };
 

@@ -1,4 +1,4 @@
-// How MPI starts in a process, and ends.
+// Start and end of MPI in a process.
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -24,8 +24,8 @@
 namespace rankwise {
 namespace {
 
-// Unless the user has chosen. OpenMPI's default for its non-blocking all-reduce
-// reduces on one rank alone where there are two or three: at 2 ranks and 1 MiB
+// Keeps the user's choice. OpenMPI's default for its non-blocking all-reduce
+// reduces on one rank alone if there are two or three: at 2 ranks and 1 MiB
 // that takes twice as long.
 void ChooseAlgorithms() {
   constexpr char kRabenseifner[] = "3";
@@ -41,7 +41,7 @@ std::string ProcessKey(int rank) { return absl::StrCat("process/", rank); }
 
 absl::StatusOr<MpiEngine*> MpiEngine::Start(const BackendRequest& request) {
   ASSIGN_OR_RETURN(MpiApi* const mpi, LoadMpi());
-  // MPI can be started once in a process: the engine is kept.
+  // MPI can be started only once per process: the engine is never freed.
   static MpiEngine& engine = *new MpiEngine(*mpi);
   static const auto& started = *new absl::Status([&]() -> absl::Status {
     try {
@@ -120,7 +120,7 @@ std::shared_ptr<MpiGroup> MpiEngine::NewGroup(const BackendRequest& request) {
   group->ranks = request.place.ranks;
   group->timeout = absl::ToChronoMilliseconds(request.collective_timeout);
   group->store = request.store;
-  // MPI would wait for ranks that do not come for ever.
+  // MPI would wait forever for ranks that do not arrive.
   const auto key = [](int rank) { return absl::StrCat("arrived/", rank); };
   request.store->set(key(request.place.rank), std::string());
   std::vector<std::string> all;
