@@ -183,8 +183,7 @@ static void ReadCollectives(const Json& json,
   std::set<std::string> names;
   for (const CollectiveCosts& costs : collectives) {
     Require(names.insert(costs.collective).second, json,
-            absl::StrCat(Quoted(costs.collective), " is there a second time")
-                .c_str());
+            absl::StrCat(Quoted(costs.collective), " appears twice").c_str());
   }
 }
 
