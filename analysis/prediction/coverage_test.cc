@@ -1,7 +1,6 @@
-// How often the interval printed by PredictionTable contains the step time of a
-// future run: runs and launches of comm_bench differ, and collectives grow as
-// rings or trees. RANKWISE_TRIALS=1000 runs all combinations, with as many
-// trials each.
+// Coverage of the interval printed by PredictionTable for the step of a future
+// run: runs and launches of comm_bench differ, and collectives grow as rings or
+// trees. RANKWISE_TRIALS=1000 runs all combinations with 1000 trials each.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -32,7 +31,8 @@ int Trials() {
   return trials == nullptr ? 25 : std::atoi(trials);
 }
 
-// The printed row of a layout: its interval in seconds, and the kind of it.
+// The printed row of a layout: its interval in seconds, and the interval's
+// kind.
 struct Printed {
   Interval interval;
   std::string kind;
@@ -116,8 +116,8 @@ NetworkModel Network(const Study& study, uint64_t seed) {
   return *std::move(network);
 }
 
-// For each of `worlds`, the kind of the printed interval and the share of the
-// studies in which it contained the truth.
+// Returns, for each of `worlds`, the kind of the printed interval and the share
+// of the studies in which it contained the truth.
 std::vector<std::pair<std::string, double>> Cover(
     const Study& study, const std::vector<int64_t>& worlds) {
   std::vector<ShareForTest> held(worlds.size());

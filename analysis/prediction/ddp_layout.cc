@@ -19,20 +19,21 @@ namespace {
 
 using Runs = std::vector<const RecordedDdp*>;
 
-// What computing depends on: the ranks that share a host's cores.
+// Ranks that share a host's cores determine the computation.
 int64_t RanksOnHost(const RecordedDdp& run) {
   return (run.world_size + run.hosts - 1) / run.hosts;
 }
 
-// What is computed for: a number of ranks, of which some share a host.
+// A number of ranks, and how many share a host.
 struct Place {
   int64_t world_size = 1;
-  int64_t ranks = 1;  // of a host
+  int64_t ranks = 1;  // per host
 };
 
 using Unlikeness = std::tuple<int, int64_t, bool, int64_t>;
 
-// Smaller is more alike. Of as many ranks on a host, the nearest world size.
+// Smaller is more similar. With equal ranks per host, the nearest world size is
+// the most similar.
 Unlikeness UnlikenessTo(const Place& place, const RecordedDdp& run) {
   const bool skips = run.skips_communication;
   const int64_t own = RanksOnHost(run);
@@ -43,7 +44,7 @@ Unlikeness UnlikenessTo(const Place& place, const RecordedDdp& run) {
   return {2, own, skips, distance};
 }
 
-// Of the runs with this batch, those of the place that is most alike.
+// Returns the runs with this batch at the most similar place.
 Runs MostAlike(const DdpRecordings& recordings, double batch,
                const Place& place) {
   std::map<Unlikeness, Runs> by_unlikeness;
@@ -66,8 +67,8 @@ ComputeParts MedianParts(const Runs& runs) {
   return medians;
 }
 
-// Least squares through (batch, part), at `batch`; where that is below zero,
-// the part of the smallest batch in proportion.
+// Fits a line to (batch, part) by least squares and evaluates it at `batch`; if
+// the result is negative, scales the part of the smallest batch.
 double LineAt(const std::map<double, ComputeParts>& parts,
               double ComputeParts::*part, double batch) {
   LeastSquares sums;
@@ -89,7 +90,7 @@ absl::Status OneBatchOnly(double batch, double recorded) {
       BatchText(batch), " --traffic_steps=10 --record=FILE"));
 }
 
-// Scales the runs of the batch next to `batch` along a line through all.
+// Scales the runs of the nearest batch along a line through all batches.
 absl::StatusOr<ComputeSource> BetweenBatches(const DdpRecordings& recordings,
                                              double batch, const Place& place) {
   std::map<double, Runs> by_batch;
@@ -195,7 +196,7 @@ absl::StatusOr<std::vector<CostEstimate>> BucketCosts(
   return costs;
 }
 
-// Adds the extrapolations of a bucket's all-reduce that `lines` lacks.
+// Adds the extrapolations of a bucket's all-reduce missing from `lines`.
 void AddExtrapolations(const Layout& layout, double bytes,
                        const NetworkModel& network,
                        std::vector<std::string>& lines) {
@@ -217,7 +218,7 @@ double ExposedSeconds(const std::vector<StepSample>& samples) {
   }));
 }
 
-// How all-reduces over several hosts are costed.
+// Describes the cost of all-reduces over several hosts.
 std::string LinkLine(const Layout& layout, const NetworkModel& network) {
   const int64_t ranks = layout.hierarchical ? layout.hosts() : layout.dp;
   const std::string how =
@@ -232,7 +233,7 @@ std::string LinkLine(const Layout& layout, const NetworkModel& network) {
       measured ? "measured all-reduces" : "messages between hosts");
 }
 
-// Along a line through the recorded batches; 0 where it is not known.
+// Evaluates a line through the recorded batches; 0 if unknown.
 double PeakBytesAt(const DdpRecordings& recordings, double batch) {
   std::map<double, double> peaks;
   for (const RecordedDdp& run : recordings.runs) {
@@ -343,7 +344,7 @@ absl::StatusOr<SimulatedLayout> SimulateDdpLayout(
           ExposedSeconds(SimulateRun(*source.runs.front(), source.factors, plan,
                                      buckets, *without));
     } else if (layout.ranks_per_host == 1) {
-      // Every message crosses the link, and none was measured within a host.
+      // Every message crosses hosts, and none was measured within a host.
       result.link_seconds = ExposedSeconds(result.runs.front());
     }
     result.assumptions.push_back(LinkLine(layout, network));

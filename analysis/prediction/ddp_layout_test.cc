@@ -17,7 +17,7 @@ DdpRecordings Recordings(const std::vector<RunTrace>& runs) {
   return *std::move(recordings);
 }
 
-// A step of 34 ms; buckets of 4 MB at 10 ms and 2 MB at 20 ms of backward.
+// A step of 34 ms; 4 MB and 2 MB buckets, ready 10 and 20 ms into backward.
 DdpRunForTest Ranks(int64_t world_size, int64_t batch = 64) {
   return {.world_size = world_size, .batch = batch};
 }
@@ -141,7 +141,7 @@ TEST(SimulateDdpLayout, MirrorImagesAreNeverLate) {
   EXPECT_FALSE(simulated->extrapolations.empty());
 }
 
-// Computing of 40 ms on 4 ranks that share a machine, 34 ms on fewer.
+// Computation of 40 ms on 4 ranks that share a machine, 34 ms on fewer.
 DdpRunForTest Slower(int64_t world_size) {
   DdpRunForTest config = Ranks(world_size);
   config.trace.before_backward_seconds = 0.016;
@@ -216,7 +216,7 @@ TEST(SimulateDdpLayout, MemoryFollowsTheBatch) {
   EXPECT_EQ(peak(32), 3e8);
   EXPECT_EQ(peak(64), 4e8);
   EXPECT_NEAR(peak(128), 6e8, 1);
-  EXPECT_EQ(peak(8), 3e8);  // never less than was seen
+  EXPECT_EQ(peak(8), 3e8);  // at least the smallest recorded value
 }
 
 TEST(SimulateDdpLayout, SaysWhichCostIsMissing) {

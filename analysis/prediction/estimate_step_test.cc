@@ -80,7 +80,7 @@ TEST(EstimateStep, EqualInputGivesEqualIntervals) {
             EstimateStep(runs, 4).step_interval.low);
 }
 
-// Runs differ by 3 %, steps by 10 %: the interval from 4 runs must hold the
+// Runs differ by 3 %, steps by 10 %: the interval from 4 runs must contain the
 // median of a fifth in about 95 of 100 studies.
 TEST(EstimateStep, IntervalCoversARunToCome) {
   std::mt19937_64 random(11);

@@ -1,5 +1,5 @@
-// Steps over several hosts, predicted from one host's runs and the link between
-// hosts. The truth is known.
+// Steps over several hosts, predicted from one host's runs and a known link
+// between hosts.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -103,8 +103,8 @@ TEST(Hosts, ThePredictionSaysWhatTheLinkCosts) {
   const auto hierarchical = predictor->Predict(layout);
   ASSERT_TRUE(hierarchical.ok()) << hierarchical.status();
   EXPECT_EQ(hierarchical->layout.Name(), "ddp x8 on 4 hosts, hierarchical");
-  // 6 MB: 84 ms of the link in 14 messages of a rank's part, or 72 ms in 6 of a
-  // host's, and within hosts less than 1 ms.
+  // 6 MB: 84 ms of the link in 14 messages of a rank's part, or 72 ms in 6
+  // messages of a host's part, and less than 1 ms within hosts.
   EXPECT_NEAR(flat->exposed_comm_seconds - hierarchical->exposed_comm_seconds,
               0.012, 0.002);
   layout.ranks_per_host = 8;
@@ -139,7 +139,7 @@ TEST(Hosts, PipelinesPassTheirMessagesOverTheLink) {
   layout.ranks_per_host = 1;
   const auto far = predictor->Predict(layout);
   ASSERT_TRUE(far.ok()) << far.status();
-  // 1 MB takes 8 ms; the first forward and the last backward wait for it.
+  // 1 MB takes 8 ms, for which the first forward and the last backward wait.
   EXPECT_GT(far->step_seconds, near + 0.015);
   EXPECT_THAT(far->assumptions,
               Contains(HasSubstr("as much as one between hosts")));

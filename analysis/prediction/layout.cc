@@ -8,7 +8,7 @@
 namespace rankwise {
 namespace {
 
-// The axes with several ranks.
+// Joins the axes with several ranks.
 std::string JoinAxes(const Layout& layout, const char* before_ranks,
                      const char* separator) {
   std::string text;

@@ -17,7 +17,8 @@
 namespace rankwise {
 namespace {
 
-// When the last gradient of each of a rank's stages was there, ascending.
+// Returns the completion times of the last gradients of a rank's stages,
+// ascending.
 std::vector<double> GradientsDone(const std::vector<Span>& spans) {
   std::map<int32_t, double> done;
   for (const Span& span : spans) {
@@ -35,8 +36,8 @@ std::vector<double> GradientsDone(const std::vector<Span>& spans) {
 
 using Recordings = std::vector<const RecordedPipeline*>;
 
-// Each rank's all-reduces over the replicas, stage by stage in the order in
-// which the stages' gradients are done.
+// Each rank's all-reduces over the replicas, by stage, in the order in which
+// the stages' gradients are done.
 using StageGradients = std::vector<std::vector<double>>;  // [pp][], bytes
 
 absl::Status NothingFits(const Layout& layout, const char* why) {
@@ -50,7 +51,8 @@ absl::Status NothingFits(const Layout& layout, const char* why) {
       " --microbatches=", layout.micro_batches, " --record=FILE"));
 }
 
-// The repetitions of the recorded configuration that is most like `layout`.
+// Returns the repetitions of the recorded configuration most similar to
+// `layout`.
 absl::StatusOr<Recordings> FindStages(
     absl::Span<const RecordedPipeline> recordings, const Layout& layout,
     const Schedule& schedule) {
@@ -61,7 +63,7 @@ absl::StatusOr<Recordings> FindStages(
         std::abs(std::log(micro_batches / layout.micro_batches)),
         recorded.schedule);
   };
-  // A schedule from a file may cut backward, too.
+  // A schedule file may split backward, too.
   const bool cuts =
       absl::c_any_of(schedule.actions[0], [](const Action& action) {
         return action.kind == ActionKind::kWeightGrad;
@@ -93,12 +95,12 @@ void AddOnce(const std::vector<std::string>& more,
   }
 }
 
-// What messages between two stages take: alpha and beta through the smallest
-// and the largest.
+// Cost of messages between two stages: a line through the smallest and the
+// largest.
 struct MessageCosts {
   double low_bytes = 0, high_bytes = 0;
   CostEstimate low, high;
-  bool own = false;  // as the trainer measured it
+  bool own = false;  // measured by the trainer
   std::vector<std::string> extrapolations = {};
 
   LinkCosts At(CostSide side) const {
@@ -114,13 +116,13 @@ struct MessageCosts {
   }
 };
 
-// Ranks count dp before pp.
+// Ranks vary faster along dp than along pp.
 int64_t HostOf(const Layout& layout, int64_t stage, int64_t replica) {
   if (layout.ranks_per_host == 0) return 0;
   return (stage * layout.dp + replica) / layout.ranks_per_host;
 }
 
-// The most hosts that the replicas of a stage are on.
+// Returns the largest number of hosts of a stage's replicas.
 int64_t HostsOfReplicas(const Layout& layout) {
   int64_t hosts = 1;
   for (int64_t stage = 0; stage < layout.pp; ++stage) {
@@ -130,7 +132,7 @@ int64_t HostsOfReplicas(const Layout& layout) {
   return hosts;
 }
 
-// 2 where some message goes from host to host.
+// Returns 2 if a message crosses hosts, else 1.
 int64_t HostsOfMessages(const Layout& layout) {
   for (int64_t replica = 0; replica < layout.dp; ++replica) {
     if (HostOf(layout, layout.pp - 1, replica) != HostOf(layout, 0, replica))
@@ -139,7 +141,7 @@ int64_t HostsOfMessages(const Layout& layout) {
   return 1;
 }
 
-// Without a cost of messages in the network, the trainer's own measurement.
+// Uses the trainer's measurement if the network has no costs of messages.
 MessageCosts MessageCostsOf(const NetworkModel& network, const Layout& layout,
                             const RecordedPipeline& recorded) {
   double low = 0, high = 0;
@@ -165,8 +167,8 @@ MessageCosts MessageCostsOf(const NetworkModel& network, const Layout& layout,
   return {0, 0, any, any, /*own=*/true};
 }
 
-// The longest that a rank is between its first action's start and its last
-// one's end.
+// Returns the longest duration of a rank from its first action's start to its
+// last action's end.
 double LongestSpan(const Timeline& timeline) {
   double longest = 0;
   for (const std::vector<Span>& rank : timeline.ranks) {
@@ -175,8 +177,8 @@ double LongestSpan(const Timeline& timeline) {
   return longest;
 }
 
-// What the simulator leaves out, from the recorded layout: measured over
-// simulated span; median over steps.
+// Returns the ratio of the measured to the simulated span of the recorded
+// layout, which includes what the simulator omits; median over steps.
 absl::StatusOr<double> Calibrate(const Recordings& recordings) {
   const RecordedPipeline& first = *recordings[0];
   const absl::StatusOr<Schedule> schedule =
@@ -184,7 +186,7 @@ absl::StatusOr<double> Calibrate(const Recordings& recordings) {
                    {.num_ranks = static_cast<int>(first.pp),
                     .num_micro_batches = static_cast<int>(first.micro_batches),
                     .chunks = static_cast<int>(first.stages / first.pp)});
-  if (!schedule.ok()) return 1.0;  // a file's: not at hand
+  if (!schedule.ok()) return 1.0;  // the schedule's file is not available
   std::vector<double> ratios;
   for (const RecordedPipeline* recorded : recordings) {
     for (const RecordedStages& step : recorded->steps) {
@@ -196,7 +198,7 @@ absl::StatusOr<double> Calibrate(const Recordings& recordings) {
   return Median(ratios);
 }
 
-// Of each rank, what its stages all-reduce over the replicas.
+// Returns the bytes that each rank's stages all-reduce over the replicas.
 absl::StatusOr<StageGradients> GradientsOf(
     absl::Span<const RecordedPipeline> all, const RecordedPipeline& recorded,
     const Layout& layout, double gradient_bytes,
@@ -227,9 +229,9 @@ absl::StatusOr<StageGradients> GradientsOf(
   return gradients;
 }
 
-// The peak of the fullest rank: as recorded, where the schedule keeps no more
-// activations than it did; else along the line through recordings of the same
-// stages that differ in what they keep; 0 where that is not known.
+// Returns the fullest rank's peak memory: as recorded, if the schedule keeps no
+// more activations than the recorded one; else by a line through recordings of
+// the same stages that keep different numbers; 0 if unknown.
 double PeakBytesOf(absl::Span<const RecordedPipeline> all,
                    const RecordedPipeline& recorded,
                    const ScheduleFacts& facts) {
@@ -271,10 +273,11 @@ std::vector<std::string> Assumptions(const RecordedPipeline& recorded,
   return lines;
 }
 
-// What the all-reduces of each rank's stages cost.
+// Costs of the all-reduces of each rank's stages.
 using StageCalls = std::vector<std::vector<CostEstimate>>;  // [pp][]
 
-// The steps of `run` in another schedule, with other costs of communication.
+// Simulates the steps of `run` in another schedule and with other communication
+// costs.
 absl::StatusOr<std::vector<StepSample>> SamplesOf(const RecordedPipeline& run,
                                                   const Schedule& schedule,
                                                   const MessageCosts& messages,
@@ -302,7 +305,8 @@ absl::StatusOr<std::vector<StepSample>> SamplesOf(const RecordedPipeline& run,
   return samples;
 }
 
-// "each of 4 replicas is assumed to compute like the recorded one: ...".
+// Returns "each of 4 replicas is assumed to compute like the recorded one:
+// ...".
 std::string ComputeOf(int64_t replicas, int64_t recorded) {
   return absl::StrCat(
       replicas == 1 ? "the replica"

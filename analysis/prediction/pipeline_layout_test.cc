@@ -61,7 +61,7 @@ TEST(PipelineStep, AShortenedTimelineHasNoNegativeBubble) {
 }
 
 TEST(PipelineStep, GradientsOfTheLastStageAreExposed) {
-  // Both ranks wait 2 s for their stage's average; rank 0's counts.
+  // Both ranks wait 2 s for their stage's average; rank 0 has the longest step.
   const StepTimes times =
       PipelineStep(TwoRanks(), 1, {{2}, {2}}, std::vector<double>{0.5, 0.5});
   EXPECT_DOUBLE_EQ(times.step_seconds, 8.5);
@@ -69,8 +69,8 @@ TEST(PipelineStep, GradientsOfTheLastStageAreExposed) {
 }
 
 TEST(PipelineStep, EarlierStagesHideBehindLaterOnes) {
-  // One rank, two stages: the gradients of stage 1 are there at 3, those of
-  // stage 0 at 5. 1 s from 3 hides; 1 s from 5 does not.
+  // One rank, two stages: the gradients of stage 1 are ready at 3, those of
+  // stage 0 at 5. 1 s from 3 is hidden; 1 s from 5 is exposed.
   const Timeline timeline = {
       {{At(0, ActionKind::kForward, 0, 1), At(1, ActionKind::kForward, 1, 2),
         At(1, ActionKind::kBackward, 2, 3), At(0, ActionKind::kInputGrad, 3, 4),
@@ -102,7 +102,7 @@ Layout LayoutOf(const PipelineRunForTest& config) {
           .micro_batches = config.micro_batches};
 }
 
-// Without costs of messages: the trainer's own count.
+// Without costs of messages, the trainer's own measurement applies.
 NetworkModel NoNetwork() { return NetworkModel(); }
 
 double Seconds(const std::vector<RecordedPipeline>& recordings,
@@ -215,14 +215,14 @@ TEST(SimulatePipelineLayout, TimeThatTheSimulationLacksIsBubble) {
   const auto simulated = SimulatePipelineLayout(
       Recordings({run}), LayoutOf(config), 0, NoNetwork());
   ASSERT_TRUE(simulated.ok()) << simulated.status();
-  // Rank 0 computes four times 30 ms in twice (4 + 1) times 30 ms.
+  // Rank 0 computes four times 30 ms within (4 + 1) * 2 * 30 ms.
   EXPECT_NEAR(simulated->runs[0][0].middle.bubble_seconds, 0.180, 1e-6);
 }
 
 TEST(CollectPipelines, StepsWithoutATimelineFollowTheirSchedulesRecord) {
   PipelineRunForTest config{.pp = 2};
   RunTrace run = MakePipelineRun(config);
-  // Step 15: rank 1's stage took twice as long.
+  // Step 15: rank 1's stage takes twice as long.
   run.ranks[1].schedules[14].busy_seconds *= 2;
   const std::vector<RecordedPipeline> recordings = Recordings({run});
   ASSERT_EQ(recordings[0].steps.size(), 10u);
@@ -238,7 +238,7 @@ TEST(CollectPipelines, LeavesStepsOfFewerMicroBatchesOut) {
   EXPECT_EQ(Recordings({run})[0].steps.size(), 9u);
 }
 
-// Records as a damaged or made-up file may hold them.
+// Records of a damaged or forged file.
 TEST(CollectPipelines, PassesOverRanksThatDisagreeAboutThePipeline) {
   const std::vector<void (*)(RunTrace&)> damages = {
       [](RunTrace& run) { run.ranks[1].schedules[12].pipeline_rank = 7; },
@@ -299,7 +299,7 @@ TEST(SimulatePipelineLayout, HybridsAverageWhatTheirTrafficShows) {
   EXPECT_EQ(recordings[0].steps.size(), 20u);  // two replicas
   EXPECT_EQ(recordings[0].gradient_bytes,
             (std::vector<std::vector<double>>{{4e6}, {1e6}}));
-  // Rank 0 leaves the schedule last: 4 MB at 1 ns are exposed.
+  // Rank 0 leaves the schedule last: 4 MB at 1 ns/B are exposed.
   const auto simulated = SimulatePipelineLayout(recordings, LayoutOf(config), 0,
                                                 FlatNetwork(0, 1e-9));
   ASSERT_TRUE(simulated.ok()) << simulated.status();

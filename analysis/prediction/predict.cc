@@ -1,5 +1,5 @@
-// What the training that was recorded would take at other world sizes.
-// `bazel run //analysis:predict -- --help`; docs/prediction.md.
+// Predicts the step of recorded training at other world sizes. `bazel run
+// //analysis:predict -- --help`; docs/prediction.md.
 
 #include <algorithm>
 #include <cmath>
@@ -33,7 +33,7 @@ ABSL_FLAG(
     "of comm_bench where --link is not given");
 ABSL_FLAG(std::string, world_sizes, "8,64,1024", "ranks to predict");
 ABSL_FLAG(std::string, link, "",
-          "what communication costs: ALPHA_US:BETA_NS_PER_BYTE of every call, "
+          "communication cost: ALPHA_US:BETA_NS_PER_BYTE of every call, "
           "or a network's file (docs/cost_model.md); empty: fitted to the "
           "records of comm_bench");
 ABSL_FLAG(int64_t, ranks_per_host, 0,
@@ -47,11 +47,11 @@ ABSL_FLAG(std::string, all_reduce, "flat",
           "hierarchical, within each host and then across");
 ABSL_FLAG(int64_t, fit_up_to, 0,
           "above 0: predict the recorded world sizes above it from those up to "
-          "it, and say how far off that is");
+          "it, and print the errors");
 ABSL_FLAG(std::string, memory_limit, "",
-          "of a rank, such as 16GB or 500MB; empty: none");
+          "memory limit of a rank, such as 16GB or 500MB; empty: none");
 ABSL_FLAG(int64_t, global_batch, 0,
-          "examples a step of all ranks together; 0: as many per rank as were "
+          "global batch in examples per step; 0: as many per rank as "
           "recorded (with --recommend: times the ranks)");
 ABSL_FLAG(bool, recommend, false,
           "the fastest layouts of each world size: ddp in other buckets, "
@@ -93,7 +93,7 @@ absl::Status CheckFlags() {
   return absl::OkStatus();
 }
 
-// Where more records would be written.
+// Returns the folder for further records.
 std::string FolderOf(const std::string& path) {
   const std::filesystem::path records(path);
   return (std::filesystem::is_directory(records) ? records
@@ -106,7 +106,7 @@ struct Link {
   double beta_ns = 0;
 };
 
-// ALPHA_US:BETA_NS_PER_BYTE; nothing where `text` is not two numbers.
+// Parses ALPHA_US:BETA_NS_PER_BYTE; nullopt if `text` is not two numbers.
 std::optional<Link> LinkOf(const std::string& text) {
   const std::vector<std::string> parts = absl::StrSplit(text, ':');
   Link link;
@@ -121,7 +121,7 @@ bool IsPossible(const Link& link) {
          std::isfinite(link.alpha_us + link.beta_ns);
 }
 
-// ALPHA_US:BETA_NS_PER_BYTE, or a file.
+// `link` is ALPHA_US:BETA_NS_PER_BYTE, or a file.
 absl::StatusOr<NetworkModel> NetworkOf(const std::string& link) {
   if (const std::optional<Link> stated = LinkOf(link)) {
     if (IsPossible(*stated))
@@ -140,7 +140,7 @@ absl::StatusOr<NetworkModel> NetworkOf(const std::string& link) {
       absl::StrCat("--link=", link, ": ", network.status().message()));
 }
 
-// From the records of comm_bench at no more than `most_ranks`; 0: at any.
+// Fits the records of comm_bench with at most `most_ranks`; 0: no limit.
 absl::StatusOr<NetworkModel> FittedNetwork(const std::vector<RunTrace>& runs,
                                            const std::string& folder,
                                            int64_t most_ranks) {
@@ -154,7 +154,7 @@ absl::StatusOr<NetworkModel> FittedNetwork(const std::vector<RunTrace>& runs,
       folder, "/comm_bench-x2.jsonl"));
 }
 
-// With the link between hosts that --inter_host_link states.
+// Adds the link between hosts stated by --inter_host_link.
 absl::StatusOr<NetworkModel> WithInterHostLink(NetworkModel network) {
   const std::string text = absl::GetFlag(FLAGS_inter_host_link);
   if (text.empty()) return network;
@@ -168,14 +168,14 @@ absl::StatusOr<NetworkModel> WithInterHostLink(NetworkModel network) {
   return network;
 }
 
-// On the hosts that the flags name.
+// Applies the flags that describe hosts.
 Layout OverHosts(Layout layout) {
   layout.ranks_per_host = absl::GetFlag(FLAGS_ranks_per_host);
   layout.hierarchical = absl::GetFlag(FLAGS_all_reduce) == "hierarchical";
   return layout;
 }
 
-// The batch per rank of ddp's runs, or of a pipeline's ranks; the largest.
+// Returns the largest batch per rank of ddp, or of a pipeline's ranks.
 int64_t RecordedBatch(absl::Span<const Cell> cells) {
   double batch = 0;
   for (const Cell& cell : cells) {
@@ -191,8 +191,8 @@ absl::StatusOr<std::string> PredictSizes(RecordedPredictor& predictor,
                                          const std::vector<int64_t>& sizes,
                                          int64_t batch_per_rank,
                                          int64_t global_batch) {
-  // The efficiency of weak scaling, or under a global batch of strong scaling,
-  // is against one rank with this batch (docs/metrics.md).
+  // Weak scaling's efficiency (with a global batch, strong scaling's) is
+  // relative to one rank with this batch (docs/metrics.md).
   const Layout one = {.micro_batch =
                           global_batch > 0 ? global_batch : batch_per_rank};
   const auto base = predictor.Predict(one);
@@ -296,7 +296,7 @@ constexpr char kUsage[] =
     "--world_sizes=8,64,1024\n"
     "  ... --link=5:0.1          other communication: 5 us and 10 GB/s\n"
     "  ... --ranks_per_host=8 --inter_host_link=50:0.8   several hosts\n"
-    "  ... --fit_up_to=2         how right the predictions are\n"
+    "  ... --fit_up_to=2         errors of predictions\n"
     "  ... --recommend --memory_limit=16GB";
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The binary, as a person runs it.
+// Tests the binary through its command line.
 
 #include <filesystem>
 #include <fstream>
@@ -33,7 +33,7 @@ void WriteRun(const std::string& folder, const DdpRunForTest& config) {
   }
 }
 
-// Records of ddp on 1, 2 and 4 ranks.
+// Writes records of ddp on 1, 2 and 4 ranks.
 std::string Folder(const std::string& name) {
   const std::string folder = testing::TempDir() + "/" + name;
   std::filesystem::remove_all(folder);
@@ -60,8 +60,8 @@ struct PredictFlags {
   std::string more = "";
 };
 
-// The binary's output; if it fails, an error with its output and a code by exit
-// code: InvalidArgument for 2, FailedPrecondition for 3.
+// Returns the binary's output; if it fails, an error with its output and a code
+// for its exit code: InvalidArgument for 2, FailedPrecondition for 3.
 absl::StatusOr<std::string> RunPredict(const PredictFlags& flags) {
   const std::string command = absl::StrCat(
       "analysis/prediction/predict '--records=", flags.records,

@@ -1,5 +1,5 @@
-// What a configuration would take at a world size where it has not run, how
-// right such predictions were where it has, and what to choose by them.
+// Predicts the step of a configuration at unmeasured world sizes, scores such
+// predictions against measurements, and recommends layouts.
 #ifndef RANKWISE_ANALYSIS_PREDICTION_PREDICTION_H_
 #define RANKWISE_ANALYSIS_PREDICTION_PREDICTION_H_
 
@@ -23,61 +23,61 @@
 
 namespace rankwise {
 
-// The predicted step of a layout; step_seconds is Throughput::step_seconds. Its
+// The predicted step of a layout; step_seconds is Throughput::step_seconds. The
 // intervals are 95 % intervals if `conditions` is empty.
 struct Prediction : StepEstimate {
   Layout layout = {};
-  // Repetitions that the interval is made from; nullopt without recorded runs
-  // of the layout's model.
+  // Number of repetitions behind the interval; nullopt without recorded runs of
+  // the layout's model.
   std::optional<int64_t> fitted_runs = {};
   double examples_per_second = 0;
-  Interval examples_interval = {};  // high: infinite where the step's low is 0
-  ExampleUnit unit = {};            // in which rates are printed
-  double peak_bytes = 0;            // of the fullest rank; 0: not known
+  Interval examples_interval = {};  // high is infinite if the step's low is 0
+  ExampleUnit unit = {};            // unit of printed rates
+  double peak_bytes = 0;            // of the fullest rank; 0 if unknown
   double link_seconds = 0;          // as in SimulatedLayout
   // Extrapolations beyond the measurements, and other assumptions, one line
   // each.
   std::vector<std::string> extrapolations = {};
   std::vector<std::string> assumptions = {};
-  // Conditions under which the interval holds, as CostEstimate::conditions.
+  // conditions under which the interval holds, as CostEstimate::conditions
   std::set<std::string> conditions = {};
 
   bool extrapolated() const { return !extrapolations.empty(); }
 };
 
-// What of the step is owed to the link between hosts, where that is 1 % of it
-// or more; else "".
+// Describes the cost of the link between hosts if it is at least 1 % of the
+// step, else "".
 std::string LinkSentence(const Prediction& prediction);
 
-// Predicts the steps of layouts. The implementations differ in how they know
-// the computing times: from recorded runs of any model (RecordedPredictor), or
-// from the operations of a transformer (plan::StepModel).
+// Predicts the steps of layouts. Implementations differ in the source of
+// computing times: recorded runs of any model (RecordedPredictor), or the
+// operations of a transformer (plan::StepModel).
 class Predictor {
  public:
   virtual ~Predictor() = default;
 
   // InvalidArgument if the layout is impossible; FailedPrecondition, with the
-  // command that would fix it, if a measurement is missing.
+  // command that fixes it, if a measurement is missing.
   virtual absl::StatusOr<Prediction> Predict(const Layout& layout) = 0;
 };
 
-// Predicts from a study's runs: computing from the recorded steps, buckets from
-// the traffic records of ddp, stages from the timelines of the pipelines, and
+// Predicts from a study's runs: computation from the recorded steps, buckets
+// from ddp's traffic records, stages from the pipelines' timelines, and
 // communication from `network`.
 class RecordedPredictor : public Predictor {
  public:
   // `runs` must outlive the predictor. FailedPrecondition, with the command
-  // that would fix it, if nothing can be predicted from them.
+  // that fixes it, if the runs allow no prediction.
   static absl::StatusOr<RecordedPredictor> Create(
       absl::Span<const RunTrace> runs, const NetworkModel& network,
       const ThroughputConfig& config);
 
   absl::StatusOr<Prediction> Predict(const Layout& layout) override;
 
-  // The layouts of `world_size` ranks and `global_batch` examples a step that
-  // can be predicted, or refused with a reason: ddp in recorded and in other
-  // buckets, and every recorded pipeline's cut in every schedule. Those that do
-  // not divide evenly go to `left_out`.
+  // Returns the layouts of `world_size` ranks and `global_batch` examples per
+  // step that can be predicted, or rejected with a reason: ddp with recorded
+  // and with other buckets, and every recorded partition of a pipeline in every
+  // schedule. Appends those that do not divide evenly to `left_out`.
   std::vector<Layout> Candidates(int64_t world_size, int64_t global_batch,
                                  std::vector<std::string>* left_out) const;
 
@@ -95,21 +95,21 @@ class RecordedPredictor : public Predictor {
 struct HeldOut {
   const Cell* cell = nullptr;
   absl::StatusOr<Layout> layout;
-  Predictor* predictor = nullptr;  // has not seen the cell; may be null if
-                                   // `layout` is an error
+  Predictor* predictor =
+      nullptr;  // has not seen the cell; may be nullptr if `layout` is an error
   std::string model = {}, precision = {};  // of a planned transformer
 };
 
-// A prediction and the measurement that it had not seen.
+// A prediction and the measurement that was held out from it.
 struct ScoredPrediction {
   Prediction prediction = {};
-  const Cell* cell = nullptr;              // the held-out one; null: not kept
+  const Cell* cell = nullptr;  // held-out cell; nullptr if not retained
   std::string model = {}, precision = {};  // of a planned transformer
   double measured_seconds = 0;             // median of the repetitions' steps
-  double measured_bytes = 0;               // of the fullest rank; 0: not known
-  int64_t hosts = 1;                       // that the measured ranks ran on
-  // The interval of two runs holds almost everything, and that of one leaves
-  // out how far runs differ.
+  double measured_bytes = 0;               // of the fullest rank; 0 if unknown
+  int64_t hosts = 1;  // number of hosts of the measured ranks
+  // False if the interval is from one run, which ignores variation between
+  // runs, or from two, which is too wide to miss.
   bool counts_for_coverage = true;
 
   double Error() const {
@@ -121,14 +121,14 @@ struct ScoredPrediction {
   }
 };
 
-// The layouts of one model, precision, number of ranks and hosts, and global
-// batch.
+// Comparison of the layouts of one model, precision, number of ranks and hosts,
+// and global batch.
 struct Regret {
   size_t layouts = 0;
-  ScoredPrediction choice;  // of those predicted to fit, the fastest predicted
-  ScoredPrediction best;    // of those that fit, the fastest measured
+  ScoredPrediction choice;  // fastest predicted of those predicted to fit
+  ScoredPrediction best;    // fastest measured of those that fit
 
-  // The choice's measured step over the best's, minus 1.
+  // Returns the choice's measured step over the best's, minus 1.
   double Share() const {
     return choice.measured_seconds / best.measured_seconds - 1;
   }
@@ -136,20 +136,20 @@ struct Regret {
 
 struct Score {
   std::vector<ScoredPrediction> points;
-  int64_t fitted_up_to = 0;  // the largest world size that was used
+  int64_t fitted_up_to = 0;  // largest world size used for fitting
   double median_absolute_error = 0;
-  // The share that is covered of the points that count; NaN: none does.
+  // covered share of the points that count for coverage; NaN if none does
   double coverage = 0;
-  // Of all points: the interval's width over the predicted step. Coverage by
-  // wide intervals says little.
+  // Interval width over the predicted step, of all points: wide intervals make
+  // high coverage meaningless.
   double median_relative_width = 0;
   std::vector<Regret> regrets;
   double median_regret = std::numeric_limits<double>::quiet_NaN();
   std::vector<std::string> left_out;  // held-out cells without a prediction
-  std::string warning;  // a line that applies to all points; "" without one
+  std::string warning;  // a line that applies to all points, or ""
 };
 
-// Ranks on the fullest host if ranks are spread evenly.
+// Returns the ranks on the fullest host if ranks are distributed evenly.
 int64_t RanksPerHost(const Cell& cell);
 
 // Whether the cell has more than `fit_up_to` ranks and ordinary steps: with
@@ -163,11 +163,12 @@ bool IsHeldOut(const Cell& cell, int64_t fit_up_to);
 // those that fit into `memory_bytes` per rank (0: no limit).
 Score ScoreHeldOut(absl::Span<const HeldOut> held_out, double memory_bytes);
 
-// Fits on the runs of at most `fit_up_to` ranks, and on those of ddp of any
-// size that exchange nothing (--skip_communication); predicts every other cell,
-// and compares (docs/prediction.md). `runs` are those that `cells` were grouped
-// from; the points hold pointers into `cells`. Fit `network` on at most
-// `fit_up_to` ranks too. FailedPrecondition where either side is empty.
+// Fits to the runs of at most `fit_up_to` ranks, and to those of ddp of any
+// size without communication (--skip_communication); predicts every other cell,
+// and compares (docs/prediction.md). `cells` must be grouped from `runs`; the
+// points hold pointers into `cells`. `network` must be fitted to at most
+// `fit_up_to` ranks, too. FailedPrecondition if there are no runs to fit to, or
+// none to predict.
 absl::StatusOr<Score> ScorePredictions(absl::Span<const RunTrace> runs,
                                        absl::Span<const Cell> cells,
                                        int64_t fit_up_to,
@@ -176,36 +177,36 @@ absl::StatusOr<Score> ScorePredictions(absl::Span<const RunTrace> runs,
 
 struct RecommendConfig {
   int64_t world_size = 1;
-  int64_t global_batch = 0;       // examples a step
-  double memory_limit_bytes = 0;  // of a rank; 0: none
-  Layout hosts = {};              // ranks_per_host and hierarchical of all
+  int64_t global_batch = 0;       // examples per step
+  double memory_limit_bytes = 0;  // per rank; 0: no limit
+  Layout hosts = {};  // ranks_per_host and hierarchical, for all candidates
 };
 
 struct Recommendation {
-  std::vector<Prediction> candidates;  // those that fit, the fastest first
-  std::vector<std::string> left_out;   // and why: memory, divisibility
-  std::string reason;                  // why the first one, in a sentence
+  std::vector<Prediction> candidates;  // those that fit, fastest first
+  std::vector<std::string> left_out;   // with reasons: memory, divisibility
+  std::string reason;  // why the first candidate is recommended, in a sentence
 };
 
-// The fastest layouts of RecommendConfig::world_size ranks for the same global
-// batch. Under a memory limit, layouts whose memory is not known are left out.
-// FailedPrecondition, with the reasons, where none is left.
+// Returns the fastest layouts of RecommendConfig::world_size ranks for the same
+// global batch. With a memory limit, layouts of unknown memory are left out.
+// FailedPrecondition, with the reasons, if none is left.
 absl::StatusOr<Recommendation> Recommend(RecordedPredictor& predictor,
                                          const RecommendConfig& config);
 
-// One line per prediction, "*" marking those beyond what was measured; below
-// the table, every assumption once, with the layouts that it is made for.
-// `one_rank_examples_per_second` is what the efficiency is relative to: the
-// rate of one rank with the same batch per rank, or, where the global batch is
-// held equal, with all of that batch; 0: no efficiency.
+// Formats one line per prediction, with "*" marking extrapolations; below the
+// table, every assumption once, with the layouts it applies to.
+// `one_rank_examples_per_second` is the reference of the efficiency: the rate
+// of one rank with the same batch per rank or, for a constant global batch,
+// with all of it; 0: no efficiency.
 std::string PredictionTable(absl::Span<const Prediction> predictions,
                             double one_rank_examples_per_second = 0);
 
-// Every held-out point next to its prediction, the median error, the coverage
-// and the median width of the intervals.
+// Formats every held-out point next to its prediction, the median error, and
+// the intervals' coverage and median width.
 std::string ScoreTable(const Score& score);
 
-// The reason, the 10 fastest candidates, and what was left out.
+// Formats the reason, the 10 fastest candidates, and the layouts left out.
 std::string RecommendationText(const Recommendation& recommendation);
 
 }  // namespace rankwise

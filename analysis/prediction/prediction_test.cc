@@ -29,7 +29,7 @@ RecordedPredictor Make(const std::vector<RunTrace>& runs,
   return *std::move(predictor);
 }
 
-// 34 ms, with buckets of 4 MB at 10 ms and 2 MB at 20 ms of backward.
+// 34 ms; 4 MB and 2 MB buckets, ready 10 and 20 ms into backward.
 DdpRunForTest Ranks(int64_t world_size, int64_t batch = 64) {
   DdpRunForTest config{.world_size = world_size, .batch = batch};
   config.run_id = "ddp-x" + std::to_string(world_size);
@@ -75,7 +75,7 @@ TEST(Predictor, PredictsWhatTheStepsWouldTake) {
 
 TEST(Predictor, TheSlowestOfManyRanksSetsThePace) {
   DdpRunForTest config = Ranks(2);
-  // One step in five is 5 ms longer: of 2 ranks 36 % of the steps, of 8 83 %.
+  // One step in five is 5 ms longer: 36 % of the steps of 2 ranks, 83 % of 8.
   config.jitter_seconds = {0, 0, 0, 0, 0.005};
   const std::vector<RunTrace> runs = {MakeDdpRun(config)};
   RecordedPredictor predictor = Make(runs, FlatNetwork(0, 0));
@@ -179,7 +179,7 @@ TEST(Predictor, PredictsHybrids) {
               2 * 4 * 16 / PipelineStepSeconds(config), 1);
 }
 
-// Fitted at 2 ranks; 4 and 8 held out, with an all-reduce of 1 ns a byte.
+// Fitted at 2 ranks; 4 and 8 held out, with an all-reduce of 1 ns/B.
 std::vector<RunTrace> Study(double truth_beta) {
   std::vector<RunTrace> runs;
   for (int64_t world_size : {2, 4, 8}) {
@@ -209,7 +209,7 @@ TEST(ScorePredictions, IsExactWhereTheModelIsTheTruth) {
 
 TEST(ScorePredictions, SeesHowFarOffItIs) {
   std::vector<RunTrace> runs = Study(3e-9);  // 10 to 22, 22 to 28 ms: 42
-  // What is fitted is as the network says, and warns of nothing.
+  // The fitted runs match the network, so there is no warning.
   DdpRunForTest fitted = Ranks(2);
   fitted.beta_seconds_per_byte = 1e-9;
   for (RunTrace& run : runs) {
@@ -225,8 +225,8 @@ TEST(ScorePredictions, SeesHowFarOffItIs) {
   EXPECT_NEAR(score->median_absolute_error, 1 - 0.036 / 0.042, 1e-4);
 }
 
-// Three runs each of ddp on 2, 4, 8 and 16 ranks, which differ by chance, and
-// whose all-reduces cost `dearer` times what the network says.
+// Three runs each of ddp on 2, 4, 8 and 16 ranks with random differences, whose
+// all-reduces cost `dearer` times the network's.
 std::vector<RunTrace> StudyOf(double dearer, uint64_t seed) {
   std::mt19937_64 random(seed);
   std::normal_distribution<double> of_run(0, 0.00005);
@@ -277,7 +277,7 @@ TEST(ScorePredictions, AModelThatIsRightWhereItWasFittedWidensNothing) {
 }
 
 TEST(ScorePredictions, DoesNotLookAtWhatItPredicts) {
-  // Held-out ranks compute twice as long: that must show as error.
+  // Held-out ranks compute twice as long, which must appear as an error.
   std::vector<RunTrace> runs = Study(0);
   DdpRunForTest slow = Ranks(4);
   slow.trace.before_backward_seconds += 0.034;
@@ -305,7 +305,8 @@ TEST(ScorePredictions, MayLookAtRunsThatExchangeNothing) {
   const std::vector<Cell> cells = GroupIntoCells(runs, {}, &left_out);
   const auto score = ScorePredictions(runs, cells, 2, FlatNetwork(0, 0), {});
   ASSERT_TRUE(score.ok());
-  ASSERT_EQ(score->points.size(), 2u);  // not of the run without communication
+  ASSERT_EQ(score->points.size(),
+            2u);  // excludes the run without communication
   EXPECT_NEAR(score->points[0].Error(), 0, 1e-3);
 }
 
@@ -327,7 +328,8 @@ TEST(ScorePredictions, DoesNotLookAtAPipelinesRunsWithoutCommunication) {
   EXPECT_THAT(score->left_out, Contains(HasSubstr("no timeline")));
 }
 
-// Fitted to `repetitions` runs of one rank that differ by 20 ms of 34.
+// Fits to `repetitions` runs of one rank with steps of 34 ms that differ by 20
+// ms.
 Score ScoreFromRuns(int repetitions, const std::vector<RunTrace>& held_out,
                     std::vector<Cell>* cells) {
   std::vector<RunTrace> runs = held_out;
@@ -446,7 +448,7 @@ PipelineRunForTest Fast() {
 TEST(Recommend, PicksThePipelineWhereCommunicationIsDear) {
   const std::vector<RunTrace> runs = {MakeDdpRun(Ranks(1, 64)),
                                       MakePipelineRun(Fast())};
-  // A byte costs 10 ns: 60 ms for the gradients of ddp.
+  // A byte costs 10 ns: 60 ms for ddp's gradients.
   RecordedPredictor predictor = Make(runs, FlatNetwork(0, 1e-8));
   const auto best =
       Recommend(predictor, {.world_size = 2, .global_batch = 128});
@@ -481,8 +483,8 @@ TEST(Recommend, FindsTheBetterBuckets) {
   DdpRunForTest config = Ranks(1);
   config.trace.buckets = {{1e5, 0.018}, {1e5, 0.019}, {1e5, 0.020}};
   const std::vector<RunTrace> runs = {MakeDdpRun(config)};
-  // Only latency counts: 5 ms a call. Three take 15 ms from 18 on, one 5 ms
-  // from 20 on.
+  // Only latency matters: 5 ms per call. Three take 15 ms from 18 ms on, one
+  // takes 5 ms from 20 ms on.
   RecordedPredictor predictor = Make(runs, FlatNetwork(0.005, 0));
   const auto best =
       Recommend(predictor, {.world_size = 8, .global_batch = 512});

@@ -28,7 +28,7 @@ namespace {
 
 constexpr int kDraws = 400;
 constexpr uint64_t kSeed = 6;
-constexpr size_t kMostSamples = 500;  // of a run; more are thinned out
+constexpr size_t kMostSamples = 500;  // per run, after thinning
 constexpr double kNormal95 = 1.959964;
 
 using Samples = std::vector<StepSample>;
@@ -43,7 +43,7 @@ std::vector<Samples> Thinned(absl::Span<const Samples> runs) {
   return thinned;
 }
 
-// The step with communication `z` standard deviations costlier.
+// Returns the step with communication `z` standard deviations more expensive.
 double SecondsWith(const StepSample& sample, double z) {
   const double middle = sample.middle.step_seconds;
   const double side = z < 0 ? middle - sample.low.step_seconds
@@ -57,8 +57,8 @@ std::vector<double> PartOf(const Samples& run, double StepTimes::*part) {
 }
 
 struct Center {
-  double median = 0;  // over runs, of their medians
-  double noise = 0;   // what the slowest of the ranks adds to it
+  double median = 0;  // of the runs' medians
+  double noise = 0;   // the slowest rank's excess over it
 };
 
 Center CenterOf(const std::vector<std::vector<double>>& runs, int64_t ranks) {
@@ -111,7 +111,7 @@ Interval DrawInterval(const std::vector<Samples>& runs, int64_t ranks,
   return {std::max(0.0, Quantile(draws, 0.025)), Quantile(draws, 0.975)};
 }
 
-// Sizes of buckets to try in addition to those recorded.
+// Bucket sizes to try in addition to the recorded ones.
 constexpr double kBucketBytes[] = {1 << 20, 4 << 20, 25 << 20, 100 << 20};
 
 double GradientBytes(const DdpRecordings& ddp) {
@@ -120,7 +120,8 @@ double GradientBytes(const DdpRecordings& ddp) {
       NumbersOf(ddp.plans[0].buckets, &ReadyBucket::bytes), 0.0);
 }
 
-// Those limits of buckets that give others than were recorded, each set once.
+// Returns the bucket limits that yield other buckets than recorded, without
+// duplicates.
 std::vector<double> OtherBuckets(const DdpRecordings& ddp,
                                  const Layout& layout) {
   std::vector<double> limits;
@@ -145,7 +146,7 @@ std::string DoesNotDivide(const std::string& name, int64_t global_batch,
                       " does not divide by ", parts);
 }
 
-// What the slowest of many adds, and how much of it is a guess.
+// Describes the slowest rank's excess and its uncertainty.
 std::string NoiseLine(const SimulatedLayout& simulated, double seconds) {
   size_t samples = 0;
   for (const auto& run : simulated.runs) samples += run.size();
@@ -166,8 +167,7 @@ ModelError ModelErrorOf(absl::Span<const double> errors, int parameters) {
   return {count, std::sqrt(Mean(squares)), std::max(1, count - parameters)};
 }
 
-// Appends the relative error of a configuration's prediction, if it could be
-// predicted.
+// Appends the relative error of a configuration's prediction, if there is one.
 void AddError(const absl::StatusOr<SimulatedLayout>& simulated,
               absl::Span<const double> measured_seconds,
               std::vector<double>& errors) {
@@ -179,8 +179,9 @@ void AddError(const absl::StatusOr<SimulatedLayout>& simulated,
       1);
 }
 
-// The model's error for ddp on several ranks: predicts each recorded
-// configuration from its own computing, which tests communication and waiting.
+// Returns the model's error for ddp on several ranks: predicts each recorded
+// configuration from its own computation, which tests communication and
+// waiting.
 ModelError TryOnRecorded(const DdpRecordings& ddp,
                          const NetworkModel& network) {
   std::map<std::tuple<int64_t, int64_t, double>, std::vector<double>> measured;
@@ -213,8 +214,8 @@ Layout LayoutOf(const RecordedPipeline& pipeline) {
           .micro_batches = pipeline.micro_batches};
 }
 
-// The model's error for pipelines: predicts each recorded configuration from
-// the others, because its own timelines would reproduce its own step.
+// Returns the model's error for pipelines: predicts each recorded configuration
+// from the others, because its own timelines would reproduce its own step.
 ModelError TryOnOthers(absl::Span<const RecordedPipeline> pipelines,
                        double gradient_bytes, const NetworkModel& network) {
   std::map<std::string, std::vector<const RecordedPipeline*>> configurations;
@@ -311,8 +312,7 @@ std::vector<Layout> DdpCandidates(const DdpRecordings& ddp, int64_t world_size,
 std::vector<Layout> PipelineCandidates(
     absl::Span<const RecordedPipeline> pipelines, int64_t world_size,
     int64_t global_batch, std::vector<std::string>* left_out) {
-  // Ranks and examples -> the chunks that were recorded beside the schedule's
-  // own number, 2.
+  // (ranks, examples) -> recorded chunks other than the schedule's default, 2
   std::map<std::pair<int64_t, int64_t>, std::set<int64_t>> cuts;
   for (const RecordedPipeline& pipeline : pipelines) {
     std::set<int64_t>& chunks = cuts[{
@@ -322,7 +322,7 @@ std::vector<Layout> PipelineCandidates(
       chunks.insert(recorded);
   }
   std::vector<std::string> schedules = ScheduleNames();
-  // Last: it takes as long as 1f1b and keeps more activations.
+  // Last, as it takes as long as 1f1b and keeps more activations.
   std::stable_partition(schedules.begin(), schedules.end(),
                         [](const std::string& s) { return s != "gpipe"; });
   std::vector<Layout> layouts;
@@ -396,7 +396,7 @@ absl::StatusOr<RecordedPredictor> RecordedPredictor::Create(
   if (!usable.empty()) predictor.unit_ = UnitOf(usable[0]->ranks[0].run);
   predictor.pipelines_ = CollectPipelines(usable, config);
   absl::StatusOr<DdpRecordings> ddp = CollectDdp(usable, config);
-  // Without ddp's buckets pipelines can still be predicted.
+  // Pipelines can be predicted without ddp's buckets.
   if (ddp.ok()) {
     predictor.ddp_ = *std::move(ddp);
   } else if (predictor.pipelines_.empty()) {

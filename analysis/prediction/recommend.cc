@@ -1,4 +1,4 @@
-// Recommends one of several layouts; predictions and recommendations as text.
+// Recommendation of layouts; predictions and recommendations as text.
 
 #include <algorithm>
 #include <cmath>
@@ -21,9 +21,9 @@
 namespace rankwise {
 namespace {
 
-constexpr size_t kMostCandidates = 10;  // in a text
+constexpr size_t kMostCandidates = 10;  // printed
 
-// "0.8 % of its step is exposed communication, 12 % idle in bubbles"
+// Returns "0.8 % of its step is exposed communication, 12 % idle in bubbles".
 std::string Losses(const Prediction& prediction) {
   const double step = prediction.step_seconds;
   std::string text =
@@ -36,7 +36,7 @@ std::string Losses(const Prediction& prediction) {
   return text;
 }
 
-// The fastest that spreads the model otherwise; else the second.
+// Returns the fastest candidate with another pp; else the second.
 const Prediction* NextKind(const std::vector<Prediction>& candidates) {
   for (const Prediction& other : candidates) {
     if (other.layout.pp != candidates[0].layout.pp) return &other;
@@ -44,8 +44,8 @@ const Prediction* NextKind(const std::vector<Prediction>& candidates) {
   return candidates.size() > 1 ? &candidates[1] : nullptr;
 }
 
-// The fastest first; of those alike within 0.01 % the one that was there first:
-// as it was recorded, or keeping fewer activations.
+// Sorts by step, fastest first. Among candidates within 0.01 %, the earliest
+// stays first: the recorded one, or the one with fewer activations.
 void SortByStep(std::vector<Prediction>* candidates) {
   double fastest = candidates->front().step_seconds;
   for (const Prediction& candidate : *candidates) {
@@ -73,13 +73,14 @@ std::string Reason(const Recommendation& recommendation) {
         next->layout.Name(),
         PercentText(next->step_seconds / best.step_seconds - 1), Losses(*next));
     if (next->step_interval.low <= best.step_seconds) {
-      absl::StrAppend(&text, ", which lies within what the records leave open");
+      absl::StrAppend(&text,
+                      ", which is within the uncertainty of the predictions");
     }
   }
   return absl::StrCat(text, ".");
 }
 
-// Empty, or why the prediction does not fit.
+// Returns "", or why the prediction does not fit.
 std::string OverTheLimit(const Prediction& prediction, double limit_bytes) {
   if (limit_bytes == 0) return "";
   if (prediction.peak_bytes == 0) {
@@ -90,7 +91,7 @@ std::string OverTheLimit(const Prediction& prediction, double limit_bytes) {
                          prediction.peak_bytes * 1e-9, limit_bytes * 1e-9);
 }
 
-// Each assumption once, in order of its first use.
+// Lists each assumption once, in order of first use.
 std::string Assumptions(absl::Span<const Prediction> predictions) {
   std::vector<std::pair<std::string, std::vector<std::string>>> lines;
   for (const Prediction& prediction : predictions) {
@@ -156,7 +157,7 @@ absl::StatusOr<Recommendation> Recommend(RecordedPredictor& predictor,
 std::string PredictionTable(absl::Span<const Prediction> predictions,
                             double one_rank_examples_per_second) {
   const bool with_efficiency = one_rank_examples_per_second > 0;
-  // All of one work.
+  // All predictions are of the same work.
   const ExampleUnit unit =
       predictions.empty() ? ExampleUnit() : predictions[0].unit;
   std::vector<std::string> header = {

@@ -23,7 +23,7 @@ struct Total {
   double Mean() const { return count == 0 ? 0 : seconds / count; }
 };
 
-// The measured timelines of a run, all steps and replicas together.
+// Accumulates the measured timelines of a run, over all steps and replicas.
 class StageReader {
  public:
   StageReader(int64_t stages, int64_t places)
@@ -45,7 +45,7 @@ class StageReader {
     busy_[place].Add(busy);
   }
 
-  // Every stage has a forward and a backward.
+  // Whether every stage has a forward and a backward.
   bool complete() const {
     return absl::c_all_of(kinds_, [](const Kinds& kinds) {
       return kinds[kForward].count > 0 &&
@@ -53,11 +53,12 @@ class StageReader {
     });
   }
   bool cuts_backward() const { return kinds_[0][kWeightGrad].count > 0; }
-  // Of a step, of the rank at this place.
+  // Returns the computation per step of the rank at this place.
   double busy_seconds(int64_t place) const { return busy_[place].Mean(); }
   const std::vector<int64_t>& place_of() const { return place_of_; }
 
-  // The costs if micro-batches took `factor` times as long as recorded.
+  // Returns the costs for micro-batches that take `factor` times as long as
+  // recorded.
   StageCosts Costs(int64_t stage, double factor) const {
     const Kinds& kinds = kinds_[stage];
     StageCosts costs;
@@ -81,8 +82,8 @@ class StageReader {
 
 using Steps = std::map<int64_t, SchedulesOfStep>;
 
-// The schedule records of the ranks of one replica by their place; empty unless
-// all are there and had all their micro-batches.
+// Returns the schedule records of one replica's ranks by place; empty unless
+// all are there with all their micro-batches.
 std::vector<const ScheduleRecord*> SchedulesOf(
     const SchedulesOfStep& step, int64_t replica,
     const RecordedPipeline& pipeline) {
@@ -98,8 +99,9 @@ std::vector<const ScheduleRecord*> SchedulesOf(
   return schedules;
 }
 
-// Timelines are of few steps: they say how a rank's computing divides over its
-// actions, and the schedule records of every step how much of it there was.
+// Timelines exist for a few steps: they determine how a rank's computation is
+// distributed over its actions; every step's schedule record determines its
+// amount.
 std::vector<RecordedStages> StepsFrom(const Steps& steps,
                                       const StageReader& reader,
                                       const RecordedPipeline& pipeline) {
@@ -125,7 +127,7 @@ std::vector<RecordedStages> StepsFrom(const Steps& steps,
   return result;
 }
 
-// The ranks of all replicas at one place of the pipeline.
+// Returns the ranks of all replicas at one place of the pipeline.
 std::vector<const RankTrace*> RanksAt(const RunTrace& run, int64_t place) {
   std::vector<const RankTrace*> ranks;
   for (const RankTrace& rank : run.ranks) {
@@ -162,7 +164,7 @@ void ReadPlace(const std::vector<const RankTrace*>& ranks, const Steps& steps,
   pipeline->peak_activations.push_back(activations);
 }
 
-// All-reduces of a rank with those of its place in other replicas.
+// Returns a rank's all-reduces with the ranks of its place in other replicas.
 std::vector<double> GradientBytes(const RunTrace& run, const RankTrace& rank) {
   std::vector<double> bytes;
   if (rank.traffic.empty()) return bytes;
@@ -180,9 +182,9 @@ std::vector<double> GradientBytes(const RunTrace& run, const RankTrace& rank) {
   return bytes;
 }
 
-// What stages hand on, and how long that takes. A boundary carries as much one
-// way as the other. With one stage per rank the ranks' bytes separate the
-// boundaries, else all are taken to be alike.
+// Sets the bytes and duration of messages between stages. A boundary carries
+// the same bytes in both directions. With one stage per rank, the ranks' bytes
+// determine each boundary's; otherwise all boundaries are assumed equal.
 void SetMessages(const RunTrace& run, const std::vector<int64_t>& place_of,
                  RecordedPipeline* pipeline) {
   std::vector<double> sent;
@@ -194,7 +196,7 @@ void SetMessages(const RunTrace& run, const std::vector<int64_t>& place_of,
     seconds += schedule.transfer_seconds;
   }
   const double m = pipeline->micro_batches;
-  double boundaries = 0;  // between stages that lie on two ranks
+  double boundaries = 0;  // between stages on different ranks
   for (size_t stage = 0; stage + 1 < place_of.size(); ++stage) {
     boundaries += place_of[stage] != place_of[stage + 1];
   }
@@ -215,8 +217,9 @@ void SetMessages(const RunTrace& run, const std::vector<int64_t>& place_of,
   }
 }
 
-// A process per place of each replica, whose records agree about the pipeline.
-// Several stages in one process are not what a rank of a pipeline does.
+// Whether each place of each replica is one process, and the records agree on
+// the pipeline. Several stages in one process do not behave like a pipeline's
+// rank.
 bool FillsItsPlaces(const RunTrace& run, const RecordedPipeline& pipeline) {
   const int64_t ranks = run.ranks.size();
   if (pipeline.pp < 2 || pipeline.pp > ranks || pipeline.dp < 1 ||
@@ -239,7 +242,7 @@ bool FillsItsPlaces(const RunTrace& run, const RecordedPipeline& pipeline) {
   });
 }
 
-// Whole chunks of stages per rank, none of them without a span.
+// Whether every rank has whole chunks of stages, each with a span.
 bool HasItsStages(const RunTrace& run, const RecordedPipeline& pipeline) {
   int64_t spans = 0;
   for (const RankTrace& rank : run.ranks) {
@@ -277,7 +280,7 @@ std::optional<RecordedPipeline> Collect(const RunTrace& run,
   if (!reader.complete()) return std::nullopt;
   pipeline.cuts_backward = reader.cuts_backward();
   const absl::StatusOr<Steps> steps = SchedulesByStep(run, config);
-  if (!steps.ok()) return std::nullopt;  // two ranks are at one place
+  if (!steps.ok()) return std::nullopt;  // two ranks have the same place
   pipeline.steps = StepsFrom(*steps, reader, pipeline);
   if (pipeline.steps.empty()) return std::nullopt;
   for (int64_t place = 0; place < pipeline.pp; ++place) {

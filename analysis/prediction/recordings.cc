@@ -19,12 +19,12 @@
 namespace rankwise {
 namespace {
 
-// What is trained, and with what: equal in all runs.
+// Flags that define the training; equal in all runs.
 constexpr const char* kWork[] = {
     "model",     "model_size",      "depth",    "width",     "tied_head",
     "dataset",   "sequence_length", "dropout",  "precision", "optimizer",
     "recompute", "clip_grad_norm",  "momentum", "tf32",      "sync_batch_norm"};
-// How ddp communicates: equal in all of its runs.
+// Flags that define ddp's communication; equal in all of its runs.
 constexpr const char* kDdp[] = {
     "ddp",       "bucket_cap_mb",          "first_bucket_mb", "last_bucket_mb",
     "comm_hook", "find_unused_parameters", "all_reduce"};
@@ -39,7 +39,7 @@ absl::Status Differ(const std::string& what, const RunTrace& a,
       "pipelines' shapes differ"));
 }
 
-// Of the runs that have the flag.
+// Compares the runs that have the flag.
 absl::Status CheckFlag(const std::vector<const RunTrace*>& runs,
                        const char* flag) {
   const RunTrace* first = nullptr;
@@ -80,23 +80,23 @@ absl::Status CheckAlike(const std::vector<const RunTrace*>& runs) {
   return absl::OkStatus();
 }
 
-// The bytes at which the Reducer closes a bucket.
+// Returns the bytes at which the Reducer closes a bucket.
 double LimitOfBucket(const RunRecord& run, size_t index) {
   const double cap = NumberFlagOf(run, "bucket_cap_mb", 25);
   const double first = std::min(cap, NumberFlagOf(run, "first_bucket_mb", 1));
   return (index == 0 ? first : cap) * (1 << 20);
 }
 
-// Whether the event is the reduction of a bucket. A hierarchical one begins
-// with a reduce-scatter of all of it (parallel/comm/hierarchical.h).
+// Whether the event reduces a bucket. A hierarchical reduction begins with a
+// reduce-scatter of the whole bucket (parallel/comm/hierarchical.h).
 bool ReducesBucket(const RecordedTransfer& event) {
   if (absl::EndsWith(event.group, "_within"))
     return event.op == "reduce_scatter";
   return event.op == "all_reduce" && !absl::EndsWith(event.group, "_across");
 }
 
-// The step's buckets, and what is left of its backward without them. Without
-// buckets: nothing was all-reduced in backward.
+// Returns the step's buckets, and the rest of its backward. Without buckets,
+// nothing was all-reduced in backward.
 DdpStepTrace TraceOf(const RunRecord& run, const StepRecord& step,
                      const TrafficRecord& traffic) {
   const double end = step.step_seconds - step.optimizer_seconds;
@@ -104,7 +104,7 @@ DdpStepTrace TraceOf(const RunRecord& run, const StepRecord& step,
   DdpStepTrace trace;
   trace.before_backward_seconds = begin;
   trace.after_backward_seconds = step.optimizer_seconds;
-  double all_ended = begin;  // when the last all-reduce was known to be over
+  double all_ended = begin;  // end of the last all-reduce, as far as observed
   for (const RecordedTransfer& event : traffic.events) {
     const bool in_backward =
         event.start_seconds >= begin && event.start_seconds <= end;
@@ -117,7 +117,7 @@ DdpStepTrace TraceOf(const RunRecord& run, const StepRecord& step,
     all_ended = std::max(
         all_ended, std::isnan(event.end_seconds) ? end : event.end_seconds);
   }
-  // Gradients go back from their buckets: not communication.
+  // Copying gradients out of the buckets is not communication.
   if (!trace.buckets.empty()) {
     trace.after_backward_seconds += std::max(0.0, end - all_ended);
   }
@@ -161,7 +161,7 @@ RecordedDdp Collect(const RunTrace& run, const ThroughputConfig& config) {
   if (throughput.ok()) recorded.step_seconds = throughput->step_seconds;
   for (const RankTrace& rank : run.ranks) {
     recorded.peak_bytes = std::max(recorded.peak_bytes, PeakBytes(rank));
-    if (recorded.fake && rank.run.rank > 0) continue;  // a mirror image
+    if (recorded.fake && rank.run.rank > 0) continue;  // mirrored rank
     for (const StepRecord& step : MeasuredSteps(rank, config)) {
       recorded.steps.push_back(PartsOf(step));
     }
@@ -169,7 +169,7 @@ RecordedDdp Collect(const RunTrace& run, const ThroughputConfig& config) {
   return recorded;
 }
 
-// The same number of buckets as in most of the steps, that is, as in the last.
+// Uses the last step's number of buckets, which most steps have.
 BucketPlan PlanOf(const std::vector<DdpStepTrace>& traces) {
   BucketPlan plan;
   const size_t count = traces.back().buckets.size();
@@ -188,7 +188,7 @@ BucketPlan PlanOf(const std::vector<DdpStepTrace>& traces) {
   return plan;
 }
 
-// Of the traced steps, what they had after backward beyond the optimizer.
+// Returns the time after backward beyond the optimizer, of the traced steps.
 double TailOf(const RunTrace& run, const std::vector<DdpStepTrace>& traces) {
   std::vector<double> optimizer;
   for (const RankTrace& rank : run.ranks) {
@@ -227,8 +227,8 @@ bool IsHierarchical(const RunRecord& run) {
 
 bool IsFake(const RunTrace& run) { return run.ranks[0].run.backend == "fake"; }
 
-// Each has the steps of the one that was recorded: of more ranks than this the
-// run stays incomplete, rather than fill the memory.
+// Every mirrored rank copies the recorded rank's steps: with more ranks, the
+// run stays incomplete instead of exhausting memory.
 constexpr int64_t kMostImages = 1 << 14;
 
 RunTrace MirrorFakeRanks(RunTrace run) {
@@ -267,17 +267,18 @@ double ExamplesPerStep(const RunTrace& run, const ThroughputConfig& config) {
 absl::StatusOr<std::vector<const RunTrace*>> PredictableRuns(
     absl::Span<const RunTrace> runs, const ThroughputConfig& config) {
   std::vector<const RunTrace*> usable, captured;
-  std::vector<std::string> left_out;  // for callers, GroupIntoCells names them
+  std::vector<std::string> left_out;  // discarded: GroupIntoCells reports them
   for (const MeasuredRun& measured : MeasureRuns(runs, config, &left_out)) {
     const RunTrace& run = runs[measured.index];
     if (!IsPredictable(run.ranks[0].run)) continue;
     (measured.throughput.captured ? captured : usable).push_back(&run);
   }
   if (usable.empty() && !captured.empty()) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        captured[0]->source,
-        ": its steps were captured as graphs, which do not tell backward from "
-        "communication; record a run with --cuda_graph=false"));
+    return absl::FailedPreconditionError(
+        absl::StrCat(captured[0]->source,
+                     ": its steps were captured as graphs, which do not "
+                     "separate backward from "
+                     "communication; record a run with --cuda_graph=false"));
   }
   RETURN_IF_ERROR(CheckAlike(usable));
   return usable;
@@ -302,7 +303,7 @@ std::vector<ReadyBucket> Rebucket(absl::Span<const ReadyBucket> buckets,
                                   double bucket_bytes) {
   std::vector<ReadyBucket> result;
   ReadyBucket open;
-  double before = 0;  // when the bucket before was ready
+  double before = 0;  // when the previous bucket was ready
   for (const ReadyBucket& bucket : buckets) {
     const double smallest = std::max(bucket.tensor_bytes, bucket_bytes);
     const double pieces =

@@ -1,6 +1,5 @@
-// What predictions are made from: what a study's runs say about computing,
-// buckets of gradients and the stages of pipelines, and the steps of a layout,
-// simulated one by one from that.
+// The basis of predictions: computation, gradient buckets and pipeline stages
+// extracted from a study's runs, and the steps of a layout simulated from them.
 #ifndef RANKWISE_ANALYSIS_PREDICTION_RECORDINGS_H_
 #define RANKWISE_ANALYSIS_PREDICTION_RECORDINGS_H_
 
@@ -20,47 +19,48 @@
 
 namespace rankwise {
 
-// Whether the run's trainer can be predicted: ddp, model_parallel or pipeline.
+// Whether the run's trainer is predictable: ddp, model_parallel or pipeline.
 bool IsPredictable(const RunRecord& run);
 
-// ddp's all-reduces over several hosts were hierarchical.
+// Whether ddp's all-reduces over several hosts were hierarchical.
 bool IsHierarchical(const RunRecord& run);
 
-// The backend `fake` pretends its ranks: they are rank 0's mirror images, share
-// no cores, and are never late.
+// Whether the backend is `fake`, which simulates all ranks but rank 0: they
+// mirror rank 0, share no cores, and are never late.
 bool IsFake(const RunTrace& run);
 
-// A run of the backend `fake` has the records of rank 0 alone; with those of
-// its mirror images it is complete for CheckRun. Other runs stay as they are.
+// Completes a run of the backend `fake`, which has only the records of rank 0,
+// with mirrored ranks, so that CheckRun accepts it. Returns other runs
+// unchanged.
 RunTrace MirrorFakeRanks(RunTrace run);
 
-// The runs of --records=PATH, with the mirror images of fake ranks. Names torn
-// lines on the standard error. InvalidArgument where they cannot be read.
+// Reads the runs of --records=PATH and mirrors fake ranks. Prints torn lines to
+// the standard error. InvalidArgument if they cannot be read.
 absl::StatusOr<std::vector<RunTrace>> LoadRecordings(const std::string& path);
 
-// Examples of a rank's step; of a pipeline, of a replica's step. Median.
+// Returns the median examples per step of a rank; of a pipeline, of a replica.
 double ExamplesPerStep(const RunTrace& run, const ThroughputConfig& config);
 
-// The runs of predictable trainers that can be measured and whose steps were
-// not captured. FailedPrecondition, naming the flag and two files, where they
-// did not train the same thing, and where all were captured.
+// Returns the measurable runs of predictable trainers whose steps were not
+// captured. FailedPrecondition if they did not train the same model in the same
+// way (the message names the flag and two files), or if all were captured.
 absl::StatusOr<std::vector<const RunTrace*>> PredictableRuns(
     absl::Span<const RunTrace> runs, const ThroughputConfig& config);
 
 struct ReadyBucket {
   double bytes = 0;
-  // Of computing since backward began, when the bucket was handed over.
+  // computation time from the start of backward until the bucket is ready
   double ready_seconds = 0;
-  // The least size of its largest tensor: what the bucket has beyond the limit
-  // at which the Reducer closes it.
+  // Lower bound of the size of the bucket's largest tensor: the excess over the
+  // limit at which the Reducer closes a bucket.
   double tensor_bytes = 0;
 };
 
-// The computing of one rank's step.
+// Computation of one rank's step.
 struct ComputeParts {
-  double before_backward_seconds = 0;  // data, forward
+  double before_backward_seconds = 0;  // data loading and forward
   double backward_seconds = 0;         // until the last bucket is ready
-  double after_backward_seconds = 0;   // optimizer, and what is between steps
+  double after_backward_seconds = 0;   // optimizer, and time between steps
 };
 
 inline constexpr double ComputeParts::*kComputeParts[] = {
@@ -69,22 +69,21 @@ inline constexpr double ComputeParts::*kComputeParts[] = {
 
 // One rank's step without its communication.
 struct DdpStepTrace : ComputeParts {
-  std::vector<ReadyBucket> buckets;  // in the order they are reduced
+  std::vector<ReadyBucket> buckets;  // in the order of their reduction
 };
 
-// Every recorded step's trace, of all ranks: those that have both a step and a
+// Returns the traces of all ranks' steps that have both a step record and a
 // traffic record with an all-reduce in backward. A bucket is ready when its
-// all-reduce was started. Steps of the warm-up count where no other was
-// recorded. FailedPrecondition, naming the file and the flag --traffic_steps,
-// where there are none.
+// all-reduce starts. Uses warm-up steps only if no others were recorded.
+// FailedPrecondition, naming the file and the flag --traffic_steps, if there
+// are none.
 absl::StatusOr<std::vector<DdpStepTrace>> DdpTraces(
     const RunTrace& run, const ThroughputConfig& config);
 
-// The same gradients in buckets of `bucket_bytes` (above 0), as the Reducer
-// fills them: neighbours are joined until they reach `bucket_bytes`; larger
-// ones are cut into equal pieces, as if their gradients had arrived evenly
-// since the bucket before, but into none smaller than a tensor known to be in
-// it.
+// Regroups gradients into buckets of `bucket_bytes` (above 0), as the Reducer
+// does: joins neighbours until they reach `bucket_bytes`; splits larger buckets
+// into equal pieces, as if their gradients had arrived evenly since the
+// previous bucket, but into none smaller than a tensor known to be in it.
 std::vector<ReadyBucket> Rebucket(absl::Span<const ReadyBucket> buckets,
                                   double bucket_bytes);
 
@@ -92,22 +91,23 @@ struct RecordedDdp {
   std::string source;
   int64_t world_size = 1;
   int64_t hosts = 1;
-  double batch = 0;  // examples of a rank's step
+  double batch = 0;  // examples per rank and step
   bool skips_communication = false;
   bool hierarchical = false;
   bool fake = false;
   std::vector<ComputeParts> steps;  // of all ranks, after warm-up; not empty
-  double step_seconds = 0;          // as measured: Throughput::step_seconds
-  double peak_bytes = 0;            // of the fullest rank; 0: not known
+  double step_seconds = 0;          // measured: Throughput::step_seconds
+  double peak_bytes = 0;            // of the fullest rank; 0 if unknown
 };
 
-// The buckets of one run that recorded its traffic: medians over its steps.
+// Buckets of one run with recorded traffic: medians over its steps.
 struct BucketPlan {
   int64_t world_size = 1;
   double batch = 0;
-  std::vector<ReadyBucket> buckets;  // ready as a share of backward_seconds
-  double tail_seconds = 0;     // after the last all-reduce, still in backward
-  double broadcast_bytes = 0;  // of buffers, before forward
+  std::vector<ReadyBucket>
+      buckets;              // ready_seconds as a fraction of backward_seconds
+  double tail_seconds = 0;  // after the last all-reduce, within backward
+  double broadcast_bytes = 0;  // buffers broadcast before forward
 };
 
 struct DdpRecordings {
@@ -115,22 +115,22 @@ struct DdpRecordings {
   std::vector<BucketPlan> plans;
 };
 
-// `runs` as PredictableRuns gives them; those of other trainers are skipped.
-// FailedPrecondition where some ran ddp and none recorded its traffic.
+// Requires the result of PredictableRuns; skips other trainers.
+// FailedPrecondition if some runs are of ddp, but none recorded its traffic.
 absl::StatusOr<DdpRecordings> CollectDdp(absl::Span<const RunTrace* const> runs,
                                          const ThroughputConfig& config);
 
-// The plan of the batch next to `batch`, of the most ranks up to `world_size`,
-// else of the fewest. `plans` is not empty.
+// Returns a plan with the batch nearest to `batch`: the one with the most ranks
+// up to `world_size`, else with the fewest. `plans` must not be empty.
 const BucketPlan& NearestPlan(absl::Span<const BucketPlan> plans, double batch,
                               int64_t world_size);
 
-// One step of one replica, as it was measured.
+// One measured step of one replica.
 struct RecordedStages {
-  // Means over micro-batches; kinds that the schedule has not are 0. The
-  // backward of a schedule that cuts it is the sum of its halves.
+  // Means over micro-batches; kinds that the schedule lacks are 0. The backward
+  // of a schedule that splits it is the sum of its halves.
   std::vector<StageCosts> stages;
-  // From the first start to the last end, of the rank where that is longest.
+  // from the first start to the last end, of the rank with the longest span
   double span_seconds = 0;
 };
 
@@ -141,133 +141,135 @@ struct RecordedPipeline {
   int64_t stages = 1;
   int64_t micro_batches = 1;
   double micro_batch_examples = 0;
-  bool cuts_backward = false;         // into I and W
+  bool cuts_backward = false;         // split into I and W
   std::vector<RecordedStages> steps;  // not empty
-  // Of each pipeline rank, of a step: what it spends outside its schedule and
-  // without waiting for the other replicas' gradients; median.
+  // per pipeline rank and step, time outside the schedule, without waiting for
+  // the other replicas' gradients; median
   std::vector<double> outside_seconds;    // [pp]
   std::vector<double> optimizer_seconds;  // [pp], medians
-  // Each rank's all-reduces over the replicas, in order of start; empty where
-  // there was one replica, or no traffic was recorded.
+  // Each rank's all-reduces over the replicas, in order of start; empty with
+  // one replica or without recorded traffic.
   std::vector<std::vector<double>> gradient_bytes;  // [pp]
-  double message_seconds = 0;  // by the trainer's own measurement of its link
-  double step_seconds = 0;     // Throughput::step_seconds; 0: not known
-  std::vector<double> peak_bytes;         // [pp], 0: not known
+  double message_seconds = 0;      // from the trainer's measurement of its link
+  double step_seconds = 0;         // Throughput::step_seconds; 0 if unknown
+  std::vector<double> peak_bytes;  // [pp], 0 if unknown
   std::vector<int64_t> peak_activations;  // [pp]
 };
 
-// Runs of `runs` (as PredictableRuns gives them) with one rank per process and
-// measured timelines of all stages, whose records agree on who sits where in
-// the pipeline; others are skipped. The timelines say
-// how a rank's computing divides over its actions, its schedule records how
-// much there was in each step after warm-up.
+// Extracts the pipelines from the result of PredictableRuns. Skips runs unless
+// they have one rank per process and measured timelines of all stages, and
+// their records agree on the position of each rank. The timelines determine how
+// a rank's computation is distributed over its actions, the schedule records
+// its amount in each step after warm-up.
 std::vector<RecordedPipeline> CollectPipelines(
     absl::Span<const RunTrace* const> runs, const ThroughputConfig& config);
 
-// The times of one simulated step.
+// Times of one simulated step.
 struct StepTimes {
   double step_seconds = 0;
   double exposed_comm_seconds = 0;
   double bubble_seconds = 0;
 };
 
-// One recorded step of one rank, or of one replica of a pipeline, with the
-// communication of the requested layout: at its estimated cost, and at both
-// ends of that cost's 95 % interval.
+// One recorded step of a rank, or of a replica of a pipeline, with the
+// communication of the requested layout at its estimated cost, and at both ends
+// of that cost's 95 % interval.
 struct StepSample {
   StepTimes middle, low, high;
 };
 
-// An end of a cost's 95 % interval, or the estimate itself.
+// An end of a cost's 95 % interval, or the estimate.
 enum class CostSide { kLow, kMiddle, kHigh };
 
 double SecondsAt(const CostEstimate& cost, CostSide side);
 
-// The model's error on recorded configurations, as a share of the step.
+// The model's relative error of the step on recorded configurations.
 struct ModelError {
-  int configurations = 0;  // number that it was tested on
+  int configurations = 0;  // number of configurations tested
   double deviation = 0;    // root mean square of predicted / measured - 1
-  // The number of configurations; one less if each is predicted from the
-  // others, as the errors of two are then equal and opposite.
+  // Number of configurations; one less if each is predicted from the others, as
+  // the errors of two are then equal and opposite.
   int degrees_of_freedom = 0;
 };
 
 struct StepEstimate : StepTimes {  // medians
   Interval step_interval = {};     // of the median step of a future run
-  // What the slowest of the ranks adds to the median of one.
+  // the slowest rank's excess over the median rank
   double noise_seconds = 0;
 };
 
-// The median step of `ranks` (or replicas) that wait for each other, each as
-// variable from step to step as the samples of its run: the median of the
-// largest of n is the 0.5^(1/n) quantile of one. `runs`: one list of samples
-// per run, none of them empty.
+// Estimates the median step of `ranks` (or replicas) that wait for each other
+// and vary between steps like the samples of a run: the median of the maximum
+// of n is the 0.5^(1/n) quantile of one. `runs` has one non-empty list of
+// samples per run.
 //
-// The interval is defined in docs/prediction.md and includes `error`.
+// docs/prediction.md defines the interval, which includes `error`.
 StepEstimate EstimateStep(absl::Span<const std::vector<StepSample>> runs,
                           int64_t ranks, const ModelError& error = {});
 
 struct SimulatedLayout {
-  std::vector<std::vector<StepSample>> runs;  // per run that was recorded
-  int64_t waiting = 1;  // ranks or replicas that wait for the slowest
-  // Of a step, the median: exposed communication beyond that of as many ranks
-  // on one host, or, where that is not known, all of it if every rank has a
-  // host of its own. 0 where all are on one, or where neither is known.
+  std::vector<std::vector<StepSample>> runs;  // per recorded run
+  int64_t waiting = 1;  // number of ranks or replicas that wait for the slowest
+  // Median per step of the exposed communication beyond that of as many ranks
+  // on one host; if that is unknown, all exposed communication if every rank
+  // has its own host. 0 if all ranks are on one host, or if neither is known.
   double link_seconds = 0;
   double peak_bytes = 0;
-  // Extrapolations beyond the measurements, one line each.
+  // extrapolations beyond the measurements, one line each
   std::vector<std::string> extrapolations;
   std::vector<std::string> assumptions;
-  std::set<std::string> conditions;  // of the costs: CostEstimate::conditions
+  std::set<std::string>
+      conditions;  // of the costs, as CostEstimate::conditions
 };
 
-// Where a layout's computing comes from.
+// The source of a layout's computation.
 struct ComputeSource {
   std::vector<const RecordedDdp*> runs;  // repetitions of one cell
-  // Of the runs' parts, for a batch that was not run.
+  // scale of the runs' parts, for a batch that was not recorded
   ComputeParts factors = {1, 1, 1};
   std::vector<std::string> extrapolations;  // as in SimulatedLayout
   std::vector<std::string> assumptions;
 };
 
-// The runs whose computing is most like that of `world_size` ranks with `batch`
-// examples each, `ranks_per_host` of which share a host (0: all): those of as
-// many ranks on a host; else of the most below; else of the fewest. At one
-// world size, runs that communicate come before those with
-// --skip_communication. A batch between or beyond those recorded follows a line
-// through them; FailedPrecondition, with the command, where there is only one.
+// Returns the runs whose computation is most similar to that of `world_size`
+// ranks with `batch` examples each, `ranks_per_host` of which share a host (0:
+// all): those with as many ranks per host; else the most below; else the
+// fewest. At one world size, prefers runs with communication to those with
+// --skip_communication. For other batches, fits a line through the recorded
+// ones; FailedPrecondition, with the command to run, if there is only one.
 absl::StatusOr<ComputeSource> FindCompute(const DdpRecordings& recordings,
                                           double batch, int64_t world_size,
                                           int64_t ranks_per_host = 0);
 
-// Buckets are reduced one after the other, each from when it is ready and the
-// one before is done, during backward; the optimizer waits for all of them (Li
-// et al., "PyTorch Distributed", VLDB 2020, section 3.2; docs/prediction.md for
-// backends that run several at a time). `all_reduce_seconds`: of each bucket.
+// Simulates the reduction of buckets during backward, one after the other, each
+// starting when it is ready and the previous one is done; the optimizer waits
+// for all of them (Li et al., "PyTorch Distributed", VLDB 2020, section 3.2;
+// docs/prediction.md for backends that run several at a time).
+// `all_reduce_seconds` has one value per bucket.
 StepTimes SimulateDdpStep(const DdpStepTrace& trace,
                           absl::Span<const double> all_reduce_seconds);
 
-// Fails as FindCompute and the network's Estimate do, and where no run of ddp
-// was recorded.
+// Fails if FindCompute or the network's Estimate does, or if no run of ddp was
+// recorded.
 absl::StatusOr<SimulatedLayout> SimulateDdpLayout(
     const DdpRecordings& recordings, const Layout& layout,
     const NetworkModel& network);
 
-// The step of a pipeline whose computation ran as `timeline` says. A rank that
-// has left its schedule waits for the averages of its stages' gradients over
-// the replicas, each started when the stage's last gradient was there and the
-// average before is done, and then does what is `outside` the schedule; then
-// its next step may begin, as long after that of the first rank as this one
-// did. The step and its parts are those of the rank that takes longest. `scale`
-// stretches the timeline, but not the computing in it: what it adds is bubble.
+// Returns the step of a pipeline with the computation of `timeline`. After its
+// schedule, a rank waits for the averages of its stages' gradients over the
+// replicas, each starting when the stage's last gradient is ready and the
+// previous average is done, then spends `outside` seconds; its next step begins
+// as long after the first rank's as this one did. The result is that of the
+// rank with the longest step. `scale` stretches the timeline, but not its
+// computation: the difference is bubble.
 StepTimes PipelineStep(const Timeline& timeline, double scale,
                        const std::vector<std::vector<double>>& all_reduce,
                        absl::Span<const double> outside);
 
-// FailedPrecondition, with the command that would record what is missing, where
-// no timeline fits: of as many stages on as many ranks, micro-batches as large,
-// and a backward that is cut where the schedule cuts it. `gradient_bytes`: of
-// the whole model, for replicas whose traffic was not recorded; 0: not known.
+// FailedPrecondition, with the command that records the missing run, if no
+// timeline fits: with as many stages on as many ranks, equal micro-batches, and
+// a split backward if the schedule splits it. `gradient_bytes` is that of the
+// whole model, for replicas without recorded traffic; 0 if unknown.
 absl::StatusOr<SimulatedLayout> SimulatePipelineLayout(
     absl::Span<const RecordedPipeline> recordings, const Layout& layout,
     double gradient_bytes, const NetworkModel& network);

@@ -191,7 +191,7 @@ TEST(Rebucket, CutsAsIfGradientsArrivedEvenly) {
   const auto buckets =
       Rebucket(std::vector<ReadyBucket>{{2, 1.0}, {9, 4.0}}, 3);
   ASSERT_EQ(buckets.size(), 3u);
-  EXPECT_EQ(buckets[0].bytes, 5);  // what was open, and a third
+  EXPECT_EQ(buckets[0].bytes, 5);  // the open bucket, and a third
   EXPECT_EQ(buckets[0].ready_seconds, 2.0);
   EXPECT_EQ(buckets[1].ready_seconds, 3.0);
   EXPECT_EQ(buckets[2].bytes, 3);
@@ -201,7 +201,7 @@ TEST(Rebucket, CutsAsIfGradientsArrivedEvenly) {
 TEST(Rebucket, NeverCutsATensor) {
   // A tensor of 7 of the 9 bytes.
   EXPECT_EQ(Rebucket(std::vector<ReadyBucket>{{9, 4.0, 7}}, 3).size(), 1u);
-  // Of 4: two pieces of 4.5.
+  // With a tensor of 4 bytes: two pieces of 4.5.
   EXPECT_EQ(Rebucket(std::vector<ReadyBucket>{{9, 4.0, 4}}, 3).size(), 2u);
 }
 

@@ -29,7 +29,7 @@ void SetMemory(RankTrace* rank, double bytes) {
   rank->memory->peak_host_bytes = static_cast<int64_t>(bytes);
 }
 
-// The step's all-reduces, one after the other.
+// Returns the step's successive all-reduces.
 TrafficRecord MakeTraffic(const DdpRunForTest& config, const StepRecord& step,
                           double before) {
   TrafficRecord traffic;
@@ -130,7 +130,7 @@ TimelineRecord ToRecord(const std::vector<Span>& spans, int64_t rank,
   return record;
 }
 
-// Boundaries between the rank's stages and others', each way, per micro-batch.
+// Counts boundaries to other ranks' stages, in each direction, per micro-batch.
 int64_t SendsPerMicroBatch(const Schedule& schedule, int rank) {
   int64_t sends = 0;
   for (int stage : schedule.StagesOf(rank)) {

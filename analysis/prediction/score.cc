@@ -21,11 +21,11 @@
 namespace rankwise {
 namespace {
 
-// Intervals of fewer runs say little.
+// Intervals from fewer runs are not meaningful.
 constexpr int64_t kFewestRunsForCoverage = 3;
 
-// Only ddp: a pipeline passes messages on even with --skip_communication, and
-// its timelines are those of the size that is to be predicted.
+// True only for ddp: pipelines send messages even with --skip_communication,
+// and their timelines would be those of the predicted size.
 bool ExchangesNothing(const RunTrace& run) {
   const RunRecord& record = run.ranks[0].run;
   return record.binary == "ddp" && SkipsCommunication(record);
@@ -43,12 +43,12 @@ std::vector<RunTrace> RunsToFit(absl::Span<const RunTrace> runs,
   return fit;
 }
 
-// As in Layout::ranks_per_host.
+// Returns Layout::ranks_per_host.
 int64_t LayoutRanksPerHost(const Cell& cell) {
   return cell.hosts > 1 ? RanksPerHost(cell) : 0;
 }
 
-// The layout in which a cell ran.
+// Returns the layout of a cell.
 absl::StatusOr<Layout> LayoutOf(const Cell& cell,
                                 absl::Span<const RunTrace> runs) {
   if (cell.run.binary == "ddp") {
@@ -100,7 +100,7 @@ ScoredPrediction Compare(Prediction prediction, const HeldOut& one) {
   return scored;
 }
 
-// Nothing if none of the layouts fits.
+// Returns nullopt if none of the layouts fits.
 std::optional<Regret> RegretOf(
     const std::vector<const ScoredPrediction*>& layouts, double memory_bytes) {
   const double limit = memory_bytes == 0
@@ -141,7 +141,7 @@ void SumUp(Score& score) {
   score.median_regret = Median(regrets);
 }
 
-// As ScoreHeldOut describes them.
+// Computes the regrets described at ScoreHeldOut.
 std::vector<Regret> RegretsOf(absl::Span<const ScoredPrediction> points,
                               double memory_bytes) {
   std::map<std::tuple<std::string, std::string, int64_t, int64_t, int64_t>,
@@ -167,7 +167,7 @@ std::string Covered(const ScoredPrediction& point) {
   return point.IsCovered() ? "yes" : "no";
 }
 
-// How often intervals were right, and how much that says.
+// Describes the coverage of the intervals, and their width.
 std::string CoverageLine(const Score& score) {
   const int64_t judged = absl::c_count_if(
       score.points,

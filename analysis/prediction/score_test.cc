@@ -1,7 +1,7 @@
-// Predictions scored for real: the trainer ddp on the backend fake, which
-// charges known costs and knows of no shared cores. Costs (in virtual time, so
-// exactly) and computing are measured at 8 and 16 ranks; 32 and 64 are
-// predicted, and then compared. Everything is run once.
+// Scores real predictions: the trainer ddp on the backend fake, which charges
+// known costs and shares no cores. Costs (in virtual time, so exactly) and
+// computation are measured at 8 and 16 ranks; 32 and 64 are predicted, and then
+// compared. Everything is run once.
 
 #include <sys/resource.h>
 
@@ -31,13 +31,13 @@ using Clock = std::chrono::steady_clock;
 constexpr int64_t kFitUpTo = 16;
 constexpr int64_t kWorldSizes[] = {32, 8, 64, 16};
 constexpr int kRepetitions = 2;
-constexpr double kMostError = 0.10;  // the median over all points
-// Of other processes, in cores, beside a run that can be compared with others.
+constexpr double kMostError = 0.10;  // median over all points
+// Cores used by other processes during a run that can still be compared.
 constexpr double kMostOtherLoad = 0.35;
 
-// What is trained, and the ring's law that its all-reduces follow: a message
-// costs alpha + bytes * beta, and n ranks pass 2 (n - 1) of them, of 1 / n of
-// the bytes each (Patarasuk and Yuan 2009).
+// The training, and its all-reduces' ring: a message costs alpha + bytes *
+// beta, and n ranks send 2 (n - 1) of them, each of 1 / n of the bytes
+// (Patarasuk and Yuan 2009).
 struct Scenario {
   std::string name;
   std::vector<std::string> flags;
@@ -45,8 +45,8 @@ struct Scenario {
   double message_beta_ns = 0;
 };
 
-// From some exposed communication to almost nothing else, in one bucket or
-// several, bound by bandwidth or by latency.
+// From partly exposed communication to almost only communication, in one bucket
+// or several, limited by bandwidth or by latency.
 std::vector<Scenario> Scenarios() {
   return {{"cnn-overlap", {"--batch_size=64"}, 20, 2},
           {"cnn-bandwidth", {"--batch_size=32"}, 20, 3},
@@ -79,8 +79,8 @@ double CpuSeconds(int who) {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
-// Of all processes of this machine since it started, and of other machines on
-// the same cores; 0 where the system does not say.
+// Returns the CPU time of all processes of this machine since boot, and of
+// other machines on the same cores; 0 if the system does not report it.
 double MachineCpuSeconds() {
   std::ifstream file("/proc/stat");
   std::string name;
@@ -92,7 +92,7 @@ double MachineCpuSeconds() {
 }
 
 // Runs this build's `binary`, which writes its records to `record`. Returns the
-// cores that other processes used meanwhile.
+// number of cores used by other processes meanwhile.
 double Run(const std::string& binary, std::vector<std::string> flags,
            const std::string& record) {
   flags.push_back(absl::StrCat("--record=", record));
@@ -123,7 +123,7 @@ void MeasureLink(const Scenario& scenario, const std::string& folder) {
   }
 }
 
-// False where other processes disturbed one of the runs.
+// Returns false if other processes disturbed one of the runs.
 bool Train(const Scenario& scenario, const std::string& folder) {
   bool at_peace = true;
   for (int repetition = 1; repetition <= kRepetitions; ++repetition) {
