@@ -76,7 +76,7 @@ void Console::Loss(int64_t step_in_epoch, int64_t epoch, double loss) {
 }
 
 void Console::EpochDone(const EpochRecord& record) {
-  if (record.examples == 0) return;  // a parameter server's
+  if (record.examples == 0) return;  // a parameter server
   epoch_examples_ += record.examples;
   epoch_seconds_ += record.seconds;
   std::string line = absl::StrFormat(

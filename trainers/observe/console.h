@@ -1,4 +1,4 @@
-// What a person sees of a run while it runs.
+// A run's output on the console.
 #ifndef RANKWISE_TRAINERS_OBSERVE_CONSOLE_H_
 #define RANKWISE_TRAINERS_OBSERVE_CONSOLE_H_
 
@@ -13,12 +13,12 @@
 
 namespace rankwise {
 
-// How long a run is, and what its examples are and cost.
+// A run's length, and the unit and cost of its examples.
 struct RunLength {
   int64_t steps_per_epoch = 1;
   int64_t total_steps = 1;  // of the whole run
-  ExampleUnit unit = {};    // of the rates
-  // Of the part of the model that one device holds: forward and backward.
+  ExampleUnit unit = {};    // unit of the rates
+  // Forward and backward of the part of the model that one device holds.
   double training_flops_per_example = 0;
 };
 
@@ -29,25 +29,25 @@ class Console {
   Console(const TrainConfig& config, const Worker& worker,
           const RunLength& length);
 
-  // A line of the whole run (rank 0 only).
+  // Prints a line for the whole run (rank 0 only).
   void Say(const std::string& line);
-  // A line that every rank prints, with its rank in front.
+  // Prints a line on every rank, preceded by its rank.
   void SayRank(const std::string& line);
 
-  // True if the step is one whose line shows the loss.
+  // Returns whether the loss is printed after this step.
   bool ShowsLoss(int64_t step_in_epoch) const;
-  // After every step: redraws the bar. `examples`: of all ranks in this step;
-  // `loss`: the newest that has been read, if one has.
+  // Call after every step; redraws the progress bar. `examples`: of all ranks
+  // in this step; `loss`: the newest loss read, if any.
   void StepDone(int64_t step, int64_t step_in_epoch, int64_t epoch,
                 int64_t examples, std::optional<double> loss);
-  // At a step that ShowsLoss.
+  // Call after a step for which ShowsLoss returns true.
   void Loss(int64_t step_in_epoch, int64_t epoch, double loss);
 
-  // With the MFU (model FLOPs utilisation; Chowdhery et al. 2022, "PaLM",
-  // appendix B): what the model needs for this rank's examples, as a share of
-  // the peak in that time.
+  // Prints the epoch's results, with the MFU (model FLOPs utilisation;
+  // Chowdhery et al. 2022, "PaLM", appendix B): the FLOPs that the model needs
+  // for this rank's examples, as a fraction of the peak over that time.
   void EpochDone(const EpochRecord& record);
-  // After the last epoch: the MFU over all.
+  // Call after the last epoch; prints the MFU of the whole run.
   void RunDone();
   void Evaluated(const EvalRecord& record, bool classification);
 
@@ -62,17 +62,18 @@ class Console {
   const Worker& worker_;
   const RunLength length_;
   const bool bar_;            // on a terminal
-  double start_seconds_ = 0;  // after the first step, which also warms up
-  double drawn_seconds_ = 0;  // the bar, last
+  double start_seconds_ = 0;  // end of the first step, which also warms up
+  double drawn_seconds_ = 0;  // last time the bar was drawn
   int64_t first_step_ = 0;
   int64_t step_ = 0;
-  int64_t examples_ = 0;        // of all ranks since start_
-  int64_t epoch_examples_ = 0;  // this rank's in whole epochs
-  double epoch_seconds_ = 0;    // of those
+  int64_t examples_ = 0;        // of all ranks since start_seconds_
+  int64_t epoch_examples_ = 0;  // of this rank, in whole epochs
+  double epoch_seconds_ = 0;    // of the same epochs
   bool bar_drawn_ = false;
 };
 
-// Seconds since this process was started, as the kernel knows it (to 10 ms).
+// Returns the seconds since this process started, by the kernel's record (to 10
+// ms).
 double SecondsSinceProcessStart();
 
 }  // namespace rankwise

@@ -21,7 +21,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-// A console, and what it reads.
+// A console and its arguments.
 struct OfRank {
   explicit OfRank(int rank) {
     worker.env.rank = rank;
@@ -86,8 +86,8 @@ class Terminal {
     close(stdout_);
     close(reader_);
   }
-  // Returns the text written to it since the last call. The terminal may hand
-  // it over in parts; a mark is written after it and ends it.
+  // Returns the text written since the last call. The terminal may deliver it
+  // in parts; a mark written after it terminates it.
   std::string Read() {
     constexpr char kMark = '\x01';
     std::putchar(kMark);
@@ -125,7 +125,7 @@ TEST(ConsoleTest, TheBarOfATerminalShowsTheNewestLossOnceThereIsOne) {
   EXPECT_THAT(text, StartsWith("\r\033[Kepoch 1/3 [    "));
   EXPECT_THAT(text, HasSubstr("] 2/250  "));
   EXPECT_THAT(text, Not(HasSubstr("loss")));
-  absl::SleepFor(absl::Milliseconds(120));  // between two bars
+  absl::SleepFor(absl::Milliseconds(120));  // minimum time between bars
   console.StepDone(125, 125, 1, 32, 0.75);
   text = terminal.Read();
   EXPECT_THAT(text,
@@ -186,7 +186,7 @@ TEST(ConsoleTest, EpochAndEvaluationLines) {
             "test loss 0.2500 over 120 examples\n");
 }
 
-// 1000 examples in 2 s, 3e9 FLOPs each, are 1.5 TFLOP/s of 6.
+// 1000 examples in 2 s, 3e9 FLOPs each: 1.5 TFLOP/s of 6.
 TEST(ConsoleTest, MfuOfTheEpochAndOfTheRunWhereThePeakIsKnown) {
   OfRank zero(0);
   zero.length.training_flops_per_example = 3e9;

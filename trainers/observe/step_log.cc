@@ -13,15 +13,15 @@ namespace rankwise {
 namespace {
 
 struct PhaseFacts {
-  const char* name;             // null: left out of traces and ranges
-  double StepRecord::*seconds;  // null: in no part of the record
-  // The other replicas wait for the first device.
+  const char* name;             // nullptr if left out of traces and ranges
+  double StepRecord::*seconds;  // nullptr if no part of the record
+  // Work of the first device while the other replicas wait.
   bool of_first_device = false;
-  // It copies between devices.
+  // Copies between devices.
   bool copies = false;
 };
 
-// By Phase.
+// Indexed by Phase.
 constexpr PhaseFacts kPhases[] = {
     {nullptr, nullptr},  // kBetween
     {"data wait", &StepRecord::data_wait_seconds},
@@ -43,7 +43,7 @@ const PhaseFacts& FactsOf(Phase phase) {
   return kPhases[static_cast<size_t>(phase)];
 }
 
-// Waiting for data is the host's; the rest is what the device does.
+// Waiting for data is measured on the host, other phases on the device.
 double SecondsOf(Phase phase, const DeviceEvent& from, const DeviceEvent& to) {
   if (phase != Phase::kDataWait) return WaitForSecondsBetween(from, to);
   return std::chrono::duration<double>(to.given() - from.given()).count();
@@ -58,7 +58,7 @@ void AddPhase(Phase phase, double seconds, StepRecord& record) {
   record.exposed_comm_seconds += seconds;
 }
 
-// Of all axes, and by axis.
+// Adds exposed communication to the total and by axis.
 void AddExposed(const StepOutcome& outcome, StepRecord& record) {
   const auto add = [&record](const std::string& axis,
                              const PendingDuration& exposed) {
@@ -71,8 +71,8 @@ void AddExposed(const StepOutcome& outcome, StepRecord& record) {
     add(axis, exposed);
 }
 
-// The loss of each step, followed by its gradients' norm if defined, to be read
-// in one copy.
+// Returns each step's loss, followed by its gradient norm if defined, to be
+// read in one copy.
 std::vector<torch::Tensor> NumbersOf(const std::vector<PendingStep>& steps) {
   std::vector<torch::Tensor> numbers;
   for (const PendingStep& step : steps) {
@@ -96,7 +96,7 @@ StepClock StepClock::Inert() { return StepClock(); }
 
 void StepClock::Begin(Phase phase) {
   if (inert_) return;
-  TORCH_CHECK(!ended(), "the clock of a step that is over was told of a phase");
+  TORCH_CHECK(!ended(), "Begin() was called on the clock of a finished step");
   if (observer_ != nullptr) observer_(phase);
   range_.Close();
   if (PhaseName(phase) != nullptr && RangesOn())

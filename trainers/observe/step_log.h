@@ -1,6 +1,5 @@
-// A training step's times and result: where its time goes, measured without
-// making the host wait for the device at every step, and the records that
-// finished steps become.
+// The times and results of training steps, measured without making the host
+// wait for the device at every step, and the records of finished steps.
 #ifndef RANKWISE_TRAINERS_OBSERVE_STEP_LOG_H_
 #define RANKWISE_TRAINERS_OBSERVE_STEP_LOG_H_
 
@@ -24,9 +23,9 @@
 namespace rankwise {
 
 // kSchedule: a pipeline's forward and backward passes, which the executor times
-// one by one. kCaptured: forward, backward and update in one launch of a graph.
-// kScatter to kReduce: of replicas in one process, what the first device does
-// while the others wait; parts of forward (to kGather, kLoss) and backward.
+// separately. kCaptured: forward, backward and update in one graph launch.
+// kScatter to kReduce: work of the first device of replicas in one process, for
+// which the others wait; part of forward (up to kGather, kLoss) or backward.
 enum class Phase {
   kBetween,
   kDataWait,
@@ -44,47 +43,49 @@ enum class Phase {
   kEnd
 };
 
-// Its name in traces and ranges; null for phases that they leave out.
+// Returns the phase's name in traces and ranges; nullptr for phases left out of
+// them.
 const char* PhaseName(Phase phase);
 
-// A stretch of one phase, in seconds of the steady clock.
+// One interval of a phase, in seconds of the steady clock.
 struct PhaseSpan {
   Phase phase = Phase::kBetween;
   double start_seconds = 0, end_seconds = 0;
 };
 
-// One step's phases. On a CPU the marks are the host's clock; on CUDA they are
-// events on the current stream, so that a phase is what the device spent in it,
-// except kDataWait, which is always the host's. Phases are NVTX ranges, too.
+// The phases of one step. On a CPU the marks are times of the host's clock; on
+// CUDA they are events on the current stream, so that a phase lasts as long as
+// its work on the device, except kDataWait, which is always measured on the
+// host. Phases are also NVTX ranges.
 class StepClock {
  public:
-  // The step starts now, in kBetween: records, console and checkpoints after
-  // the step before.
+  // Starts the step in kBetween: records, console and checkpoints after the
+  // previous step.
   explicit StepClock(torch::Device device);
-  // Marks nothing, for a step that is being captured into a graph, which must
-  // contain no events. Cannot be read.
+  // Returns a clock that marks nothing, for a step captured into a graph, which
+  // must contain no events. Cannot be read.
   static StepClock Inert();
 
-  // Called at each Begin that follows, before the phase begins. May be null.
+  // Called by every later Begin, before the phase begins. May be nullptr.
   void set_observer(std::function<void(Phase)> observer) {
     observer_ = std::move(observer);
   }
 
-  // The phase before ends here and `phase` begins. A phase may come several
-  // times; its times add up. Throws c10::Error after kEnd.
+  // Ends the previous phase and begins `phase`. Repeated phases add up. Throws
+  // c10::Error after kEnd.
   void Begin(Phase phase);
 
   // Adds the phases' times to those of `record`, and sets the step's. Blocks
   // until the device has reached the end of the step. Throws c10::Error before
-  // Begin(kEnd), and of an inert clock.
+  // Begin(kEnd), and for an inert clock.
   void AddTo(StepRecord& record) const;
 
-  // The phases one by one, the first from the step's begin; blocks and throws
-  // as AddTo. On CUDA the device's times count from the host's begin of the
-  // step, which is right where the device had nothing left to do then.
+  // Returns the phases in order, the first from the step's begin; blocks and
+  // throws like AddTo. On CUDA the device's times are relative to the host's
+  // begin of the step, which is correct if the device was idle then.
   std::vector<PhaseSpan> Phases() const;
 
-  // When the step began, by the host's steady clock.
+  // Returns the begin of the step on the host's steady clock.
   int64_t start_ns() const;
 
  private:
@@ -98,80 +99,81 @@ class StepClock {
 
   bool inert_ = true;
   torch::Device device_ = torch::kCPU;
-  std::vector<Mark> marks_;  // empty where inert
+  std::vector<Mark> marks_;  // empty if inert
   ScopedRange range_;
   std::function<void(Phase)> observer_;
 };
 
 struct StepOutcome {
   torch::Tensor loss;  // scalar, detached, mean over this rank's examples
-  // The rank that computed `loss`, which a message names if it is not finite.
-  // kNoRank: no rank did, and it is not tested.
+  // The rank that computed `loss`, named in messages if it is not finite.
+  // kNoRank: computed by no rank, and not checked.
   static constexpr int kThisRank = -1, kNoRank = -2;
   int loss_rank = kThisRank;
-  // Scalar, of all gradients before they were clipped; undefined if the step
-  // did not compute it.
+  // Scalar: norm of all gradients before clipping; undefined if the step did
+  // not compute it.
   torch::Tensor gradient_norm = {};
-  // How long forward and backward only waited for communication: for gradients
-  // of data parallelism, and along other axes of the mesh ("cp", "tp").
+  // Exposed communication of forward and backward: of data parallelism's
+  // gradients, and along other axes of the mesh ("cp", "tp").
   PendingDuration exposed_comm_seconds = {};
   std::map<std::string, PendingDuration> exposed_by_axis = {};
-  double wait_seconds = 0;  // of a pipeline: blocked for messages
-  // Of a traced step: bars within the phases, and a pipeline's schedule as it
-  // was predicted (in the first rank's steady clock).
+  double wait_seconds = 0;  // blocked on a pipeline's messages
+  // For a traced step: bars within the phases, and the predicted timeline of a
+  // pipeline's schedule (on the first rank's steady clock).
   std::vector<TraceSpan> trace = {};
   std::optional<TraceProcess> predicted_trace = {};
-  // What only the device can tell: called once it is past the step, before the
-  // record is written. May be null.
+  // Completes the record with measurements of the device: called after the
+  // device has finished the step, before the record is written. May be nullptr.
   std::function<void(StepRecord&)> complete = {};
-  // Examples of all ranks, for the console's rate. None: every data-parallel
-  // rank has had as many as this one.
+  // Examples of all ranks, for the console's rate; nullopt if every
+  // data-parallel rank had as many as this one.
   std::optional<int64_t> examples_of_all = {};
 };
 
-// A step that was submitted to the device and may not have run yet.
+// A step submitted to the device that may not have run yet.
 struct PendingStep {
-  // Without the fields that come from the clock and the outcome.
+  // Without the fields filled from the clock and the outcome.
   StepRecord record;
   StepOutcome outcome;
   StepClock clock;  // after Begin(Phase::kEnd)
-  // Complete but for step_seconds and exposed_comm_seconds.
+  // Complete except for step_seconds and exposed_comm_seconds.
   std::optional<TrafficRecord> traffic = {};
 };
 
-// Sums over the steps of the current epoch that were flushed.
+// Sums over the flushed steps of the current epoch.
 struct EpochSums {
   double loss = 0;  // weighted by examples
   int64_t examples = 0;
 };
 
-// The first number of a run that was not finite.
+// The first value of a run that was not finite.
 struct NonFinite {
-  int64_t step = 0;  // 0: all were finite
+  int64_t step = 0;  // 0 if all values were finite
   int rank = 0;
   bool is_gradient_norm = false;  // else a loss
   double value = 0;
 };
 
-// The host waits for the device in Flush and nowhere else.
+// The host waits for the device only in Flush.
 class StepLog {
  public:
-  // `writer` null: the steps are only summed. first_non_finite() reports a loss
-  // once `non_finite_steps` steps in a row had none that was finite.
+  // If `writer` is nullptr, the steps are only summed. first_non_finite()
+  // reports a loss after `non_finite_steps` consecutive steps without a finite
+  // loss.
   StepLog(torch::Device device, RecordWriter* writer,
           int64_t non_finite_steps = 1)
       : device_(device), writer_(writer), non_finite_steps_(non_finite_steps) {}
 
-  // Keeps the step until the next Flush. On a CPU there is nothing to wait for:
-  // it is flushed at once.
+  // Stores the step until the next Flush. On a CPU, which needs no waiting,
+  // flushes at once.
   absl::Status Add(PendingStep step);
 
-  // Waits for the device, copies the losses and gradient norms of all steps
-  // since the last call to the host at once, tests them, and writes the steps'
-  // records.
+  // Blocks until the device is done, copies the losses and gradient norms of
+  // all steps since the last call to the host at once, checks them, and writes
+  // the steps' records.
   absl::Status Flush();
 
-  // The loss of the last step that was flushed; nullopt before the first.
+  // Returns the loss of the last flushed step; nullopt before the first.
   std::optional<double> last_loss() const { return last_loss_; }
   const NonFinite& first_non_finite() const { return first_non_finite_; }
 
@@ -186,7 +188,7 @@ class StepLog {
   std::vector<PendingStep> pending_;
   EpochSums epoch_sums_;
   std::optional<double> last_loss_;
-  int64_t non_finite_in_a_row_ = 0;  // losses
+  int64_t non_finite_in_a_row_ = 0;  // consecutive losses
   NonFinite first_non_finite_;
 };
 

@@ -30,7 +30,7 @@ StepRecord Read(const StepClock& clock) {
 
 TEST(StepClockTest, PhasesAreMeasuredAndAddUpToTheStep) {
   StepClock clock(at::kCPU);
-  Sleep(2);  // between two steps: in the step, in no phase
+  Sleep(2);  // between steps: part of the step, but of no phase
   clock.Begin(Phase::kDataWait);
   Sleep(2);
   clock.Begin(Phase::kForward);
@@ -92,7 +92,7 @@ TEST(StepClockTest, AnInertClockMarksNothing) {
 class DeviceStepClockTest : public testing::Test {
  protected:
   DeviceStepClockTest() { FakeDevice::Reset(); }
-  // Up to here, the device needs until `seconds`.
+  // The device completes the work submitted so far at `seconds`.
   static void Reach(double seconds) { FakeDevice::RunAll(kDevice, seconds); }
 
   static inline const c10::Device kDevice = FakeDevice::At(0);
@@ -246,7 +246,7 @@ TEST(StepLogTest, ToleratesAFewLossesInARow) {
   EXPECT_EQ(log.first_non_finite().step, 6);
 }
 
-// What may wait for a device, and when: the log of a device that is far behind.
+// A device that is far behind: which calls wait for it.
 TEST(DeviceStepLogTest, TheHostWaitsInFlushAndNowhereElse) {
   FakeDevice::Reset();
   const c10::Device device = FakeDevice::At(0);

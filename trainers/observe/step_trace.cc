@@ -41,7 +41,7 @@ RecordedTransfer ToTransfer(const CommEvent& event, int64_t start_ns) {
           .group = event.group};
 }
 
-// An end may be noted when the step is over already: it is drawn within.
+// An end may be observed after the step is over: it is drawn within the step.
 TraceSpan ToTraceSpan(const CommEvent& event, double step_end_seconds,
                       bool of_device) {
   TraceSpan span;
@@ -61,7 +61,7 @@ TraceSpan ToTraceSpan(const CommEvent& event, double step_end_seconds,
   return span;
 }
 
-// The earliest start on any rank.
+// Returns the earliest start on any rank.
 absl::StatusOr<double> FirstStart(const std::vector<TraceSpan>& spans,
                                   const Worker& worker) {
   double first = std::numeric_limits<double>::max();
@@ -171,7 +171,8 @@ void StepTrace::StartOperators() {
   }
 }
 
-// Between two of the steps others than theirs may have run: an evaluation's.
+// Work other than the traced steps', such as an evaluation, may have run
+// between them.
 void StepTrace::StopOperators() {
   if (!operators_.has_value()) return;
   try {
@@ -194,8 +195,10 @@ bool StepTrace::Followed(const TraceSpan& span) const {
 void StepTrace::GiveUpOperators(const std::exception& error) {
   operators_.reset();
   wants_operators_ = false;
-  std::fprintf(stderr, "warning: rank %d: --trace_ops: %s; goes on without\n",
-               worker_.env.rank, PlainMessage(error).c_str());
+  std::fprintf(
+      stderr,
+      "warning: rank %d: --trace_ops: %s; continuing without operators\n",
+      worker_.env.rank, PlainMessage(error).c_str());
 }
 
 TraceProcess StepTrace::TakeProcess() {
@@ -218,7 +221,7 @@ absl::StatusOr<std::string> StepTrace::Write() {
     return "no trace is written: tracing begins with the third step after a "
            "start, and the run ended before that";
   }
-  StopOperators();  // where the run ended before the last step
+  StopOperators();  // if the run ended before the last traced step
   const TraceProcess mine = TakeProcess();
   ASSIGN_OR_RETURN(double origin, FirstStart(mine.spans, worker_));
   std::vector<std::string> texts =

@@ -1,5 +1,5 @@
-// What a few steps communicated and did: as records (--traffic_steps), and all
-// ranks' in one trace (--trace).
+// Communication and activity of a few steps: as records (--traffic_steps), and
+// as one trace of all ranks (--trace).
 #ifndef RANKWISE_TRAINERS_OBSERVE_STEP_TRACE_H_
 #define RANKWISE_TRAINERS_OBSERVE_STEP_TRACE_H_
 
@@ -23,29 +23,29 @@
 
 namespace rankwise {
 
-// What was seen of one step.
+// Communication observed in one step.
 struct StepCommunication {
-  std::vector<CommEvent> events;        // none of a step that nobody watches
-  std::optional<TrafficRecord> record;  // of a step that is recorded
+  std::vector<CommEvent> events;        // empty for a step that is not observed
+  std::optional<TrafficRecord> record;  // set for a step that is recorded
 };
 
-// From the third step of this process on: the first two warm up. Begin and End
-// in turn, around each step's communication.
+// Observes steps from the third step of this process on; the first two warm up.
+// Call Begin and End in turn, around each step's communication.
 class StepTraffic {
  public:
   static constexpr int64_t kWarmUpSteps = 2;
 
-  // `comm` outlives it; may be null. `recorded` steps become records, `traced`
-  // ones only events.
+  // `comm` must outlive it; may be nullptr. The first `recorded` steps become
+  // records, `traced` ones only events.
   StepTraffic(Communicator* comm, int64_t recorded, int64_t traced)
       : comm_(comm), recorded_(recorded), traced_(traced) {}
 
-  // Whether this step is one of those.
+  // Returns whether this step is observed.
   bool Begin();
-  // What was communicated since Begin, or until comm's StopTraffic. The step
-  // began at `start_ns` of the steady clock, from which the events' times
-  // count; `step` has its number. Leaves the record's step_seconds and
-  // exposed_comm_seconds to the caller.
+  // Returns the communication since Begin, or until comm's StopTraffic. `step`
+  // has the step's number; `start_ns` is its begin on the steady clock, the
+  // origin of the events' times. The caller sets the record's step_seconds and
+  // exposed_comm_seconds.
   StepCommunication End(const StepRecord& step, int64_t start_ns);
 
  private:
@@ -60,38 +60,38 @@ inline constexpr char kComputeLane[] = "compute";
 inline constexpr char kCommunicationLane[] = "communication";
 inline constexpr char kDataLane[] = "data";
 
-// Follows config.steps steps after the first StepTraffic::kWarmUpSteps of this
+// Traces config.steps steps after the first StepTraffic::kWarmUpSteps of this
 // process. On an accelerator the host waits for the device at the end of each
-// of them, so that both can be drawn in the same time.
+// of them, so that both can be drawn on the same time axis.
 class StepTrace {
  public:
-  // InvalidArgument where the run's `steps` are too few for a trace.
+  // InvalidArgument if the run has too few `steps` for a trace.
   static absl::Status Check(const TraceConfig& config, int64_t steps);
 
-  // Collective: brings the ranks' clocks together. The worker must outlive it.
-  // Throws what a failed message throws, as Write does.
+  // Collective: synchronises the ranks' clocks. The worker must outlive it.
+  // Throws the exceptions of failed messages, as does Write.
   StepTrace(const TraceConfig& config, const Worker& worker);
 
-  // Before a step; whether it is one of those.
+  // Call before each step; returns whether the step is traced.
   bool Begin();
-  // After it: adds its phases, its communication and the traces of `outcome`,
-  // which are moved from. Of several predictions the last is shown.
+  // Call after each step: adds its phases, its communication and the traces of
+  // `outcome`, which are moved from. Only the last prediction is shown.
   void End(int64_t step, const StepClock& clock,
            absl::Span<const CommEvent> communication, StepOutcome& outcome);
 
-  // The last of them is over, and Write has not been called.
+  // Returns whether all traced steps are over but not written yet.
   bool due() const { return seen_ >= last_ && !written_; }
   bool written() const { return written_; }
 
-  // The first rank writes the file, all ranks' steps and then the prediction.
-  // Returns a line that says so, or warns that it could not be written; an
-  // error is one of the ranks' exchange. Collective.
+  // The first rank writes the file: all ranks' steps, then the prediction.
+  // Returns a line that names the file, or a warning that it could not be
+  // written; an error only if the ranks' exchange failed. Collective.
   absl::StatusOr<std::string> Write();
-  // Why this rank could not write the file.
+  // The reason why this rank could not write the file.
   const absl::Status& file_status() const { return file_status_; }
 
  private:
-  // A step by the host's clock, with the device's work that it waited for.
+  // A step on the host's clock, including the device's work that it waited for.
   struct Window {
     double start_seconds = 0, end_seconds = 0;
   };
@@ -106,16 +106,16 @@ class StepTrace {
   const TraceConfig config_;
   const Worker& worker_;
   const ClockSync clock_;
-  const int64_t last_;  // of the steps seen
+  const int64_t last_;  // number of the last traced step of this process
   int64_t seen_ = 0;
-  int64_t first_step_ = 0, last_step_ = 0;  // by number; 0 before the first
+  int64_t first_step_ = 0, last_step_ = 0;  // step numbers; 0 before the first
   bool written_ = false;
   absl::Status file_status_;
-  std::vector<Window> windows_;   // of the steps followed
+  std::vector<Window> windows_;   // of the traced steps
   std::vector<TraceSpan> spans_;  // on this rank's clock
   std::optional<TraceProcess> predicted_;
-  std::optional<OperatorRecording> operators_;  // while it records
-  bool wants_operators_;                        // and has not failed to
+  std::optional<OperatorRecording> operators_;  // while recording
+  bool wants_operators_;                        // requested, and has not failed
 };
 
 }  // namespace rankwise

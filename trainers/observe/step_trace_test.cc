@@ -61,7 +61,7 @@ TEST(StepTraceTest, WithoutAStepThatItFollowsItWritesNothing) {
   const std::string file = testing::TempDir() + "/no_steps.json";
   const Worker worker;
   StepTrace trace({.file = file}, worker);
-  EXPECT_FALSE(trace.Begin());  // warms up
+  EXPECT_FALSE(trace.Begin());  // warm-up
   const absl::StatusOr<std::string> said = trace.Write();
   ASSERT_TRUE(said.ok()) << said.status();
   EXPECT_EQ(said->find("no trace is written: "), 0u) << *said;
