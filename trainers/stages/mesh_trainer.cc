@@ -12,11 +12,11 @@ absl::StatusOr<MeshModel> Parallelize(const TrainConfig& config,
                                       const Worker& worker,
                                       const PipelineConfig& pipeline) {
   MeshModel mesh;
-  // pp: which layers this rank has, and in which order the ranks work.
+  // pp: chooses this rank's layers and the order of the ranks' work.
   ASSIGN_OR_RETURN(mesh.plan, PipelinePlan::Create(config, worker, pipeline));
-  // tp and cp: these layers are made whole, from the seed, and each keeps this
-  // rank's part of its weights, with the groups in which it communicates
-  // (ParallelOf in trainers/loop/mesh_use.cc, LayerSpec::build).
+  // tp and cp: draws these layers whole, from the seed, and keeps this rank's
+  // part of each one's weights, with its communication groups (ParallelOf in
+  // trainers/loop/mesh_use.cc, LayerSpec::build).
   ASSIGN_OR_RETURN(mesh.training,
                    TrainingRun::Create(config, worker, mesh.plan->Placement()));
   Model& model = mesh.training->model();
@@ -35,11 +35,12 @@ absl::StatusOr<MeshModel> Parallelize(const TrainConfig& config,
     state = StateOf(*engine);
   }
   // The layers become stages that exchange activations along pp, and whose
-  // gradients are averaged along dp and cp, by the engine where there is one.
+  // gradients are averaged along dp and cp, by the engine if there is one.
   mesh.stages = std::make_unique<PipelineStages>(
       config, worker, *mesh.plan, model, *mesh.training->data().train.dataset,
       mesh.sharded.get());
-  // The optimizer gets what this rank owns; a checkpoint is restored into it.
+  // The optimizer gets the parameters that this rank owns; a checkpoint is
+  // restored into them.
   RETURN_IF_ERROR(mesh.training->Start(owned, std::move(state)));
   MemoryMeter* const memory = mesh.training->memory_meter();
   if (memory != nullptr)
@@ -59,8 +60,8 @@ absl::Status TrainOnMesh(const TrainConfig& config, const Worker& worker,
     ASSIGN_OR_RETURN(auto step, run->Begin(input));
     input.clock.Begin(Phase::kSchedule);
     PendingDuration buffers = stages.BroadcastBuffers();
-    // This rank's forwards and backwards in the schedule's order, with the
-    // messages between them. The average over replicas begins with the stage
+    // Runs this rank's forwards and backwards in the schedule's order, with the
+    // messages between them. Averaging over replicas begins with the stage
     // whose gradients are complete first.
     step->ranks = stages.Run(*step->schedule);
     auto exposed = stages.ExchangeGradients();

@@ -21,18 +21,20 @@ namespace rankwise {
 struct MeshModel {
   std::unique_ptr<PipelinePlan> plan;
   std::unique_ptr<TrainingRun> training;
-  std::unique_ptr<FullyShardedDataParallel> sharded;  // null: not divided
+  // nullptr without sharding
+  std::unique_ptr<FullyShardedDataParallel> sharded;
   std::unique_ptr<PipelineStages> stages;
 };
 
 // Divides the model that `config` names among the ranks of `worker.mesh`.
 // `config` and `worker` must outlive the result. Collective over all ranks.
-// InvalidArgument where ranks, stages, layers and schedule do not fit.
+// InvalidArgument if ranks, stages, layers and schedule do not fit.
 absl::StatusOr<MeshModel> Parallelize(const TrainConfig& config,
                                       const Worker& worker,
                                       const PipelineConfig& pipeline);
 
-// Trains to the end of `config`. Errors as of Parallelize and TrainingRun.
+// Trains to the end of `config`. Errors are those of Parallelize and
+// TrainingRun.
 absl::Status TrainOnMesh(const TrainConfig& config, const Worker& worker,
                          const PipelineConfig& pipeline);
 

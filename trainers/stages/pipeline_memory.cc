@@ -1,4 +1,4 @@
-// Computes the activations and messages that the ranks of a pipeline hold.
+// Computes the memory of activations and messages on the ranks of a pipeline.
 #include <cmath>
 
 #include "parallel/pipeline/simulation/memory.h"
@@ -20,7 +20,7 @@ class StageMemory {
         has_bf16_parameters_(has_bf16_parameters),
         types_(KeptTypesOf(config.precision, device, has_bf16_parameters)) {}
 
-  // Of one micro-batch.
+  // Returns the bytes of one micro-batch.
   StageBytes Of(const LayerRange& range, bool recompute) const {
     StageParts parts;
     parts.input = MessageBytes(range.begin);
@@ -43,14 +43,16 @@ class StageMemory {
     return model_.layers[layer].kept.wide_values > 0;
   }
 
-  // Of a number that goes into `layer`, which is not the first. Under autocast
-  // norms and blocks take and return fp32, unless the parameters are 16-bit.
+  // Returns the bytes of a number entering `layer`, which is not the first.
+  // Under autocast norms and blocks take and return fp32, unless the parameters
+  // are 16-bit.
   double BytesInto(size_t layer) const {
     const bool is_wide = IsWide(layer - 1) || IsWide(layer);
     return is_wide && !has_bf16_parameters_ ? 4 : types_.value_bytes;
   }
 
-  // Into `layer`; 0 into the first layer and out of the last.
+  // Returns the bytes of a message into `layer`; 0 into the first layer and out
+  // of the last.
   double MessageBytes(size_t layer) const {
     if (layer == 0 || layer == model_.layers.size()) return 0;
     double bytes = examples() * BytesInto(layer);
@@ -59,8 +61,8 @@ class StageMemory {
     return bytes;
   }
 
-  // Whether what the layer keeps for backward is the message itself, and not a
-  // copy of another type.
+  // Returns whether the layer stores the message itself for backward instead of
+  // a copy of another type.
   bool KeepsInput(size_t layer) const {
     if (layer == 0 || !model_.layers[layer].keeps_input) return false;
     const double kept = IsWide(layer) ? types_.wide_bytes : types_.value_bytes;

@@ -21,12 +21,13 @@
 namespace rankwise {
 namespace {
 
-constexpr int64_t kFirstPrediction = 3;  // full steps before it
+// full steps before the first prediction
+constexpr int64_t kFirstPrediction = 3;
 constexpr size_t kRecentSteps = 10;
 constexpr size_t kKinds = 4;  // of computation
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-// What ranks exchange for the summary; the first four are medians.
+// Values that ranks exchange for the summary; the first four are medians.
 enum Column : size_t {
   kSeconds,
   kSpan,
@@ -49,7 +50,7 @@ int64_t CountSends(const std::vector<Span>& spans) {
       spans, [](const Span& span) { return IsSend(span.action.kind); });
 }
 
-// Of the waits, the part in which the messages were under way.
+// Returns the part of the waits in which the messages were in flight.
 double ExposedTransfer(const std::vector<MessageWait>& waits,
                        const LinkCosts& link) {
   double seconds = 0;
@@ -79,7 +80,7 @@ bool PipelineMeter::IsDue(int64_t full_steps) {
   return due == full_steps;
 }
 
-// All ranks' rows, of which `rows` are this process's; equally long.
+// Returns all ranks' rows, of equal length; `rows` are this process's.
 absl::StatusOr<PipelineMeter::Table> PipelineMeter::GatherAll(
     Table rows) const {
   if (worker_.env.world_size == 1) return rows;
@@ -126,13 +127,13 @@ ScheduleRecord PipelineMeter::RecordOf(int64_t step, const Schedule& schedule,
   record.busy_seconds = extent.busy_seconds();
   record.wait_seconds = measured.wait_seconds();
   record.exposed_transfer_seconds = ExposedTransfer(measured.waits, link_);
-  // What a sender sees of a message ends long after it has arrived.
+  // A sender observes the end of a message long after its arrival.
   record.transfer_seconds =
       static_cast<double>(CountSends(measured.spans)) * link_.alpha_seconds +
       static_cast<double>(measured.sent_bytes) * link_.beta_seconds_per_byte;
   if (in_one_process() && worker_.device.is_cpu()) {
-    // Slots take turns in one thread: what a rank does not compute in it waits,
-    // and nothing else happens while a copy is made.
+    // Slots take turns in one thread: a rank waits while it does not compute,
+    // and nothing else happens during a copy.
     record.wait_seconds = record.schedule_seconds - record.busy_seconds;
     record.exposed_transfer_seconds =
         std::min(record.transfer_seconds, record.wait_seconds);
@@ -214,7 +215,7 @@ absl::StatusOr<SimulationCosts> PipelineMeter::ExchangeCosts() const {
     return std::isnan(median) ? 0 : median;  // not part of this schedule
   };
   SimulationCosts costs;
-  // Each pipeline measured its own link: one for all, the first rank's.
+  // Each pipeline measured its own link; all use the first rank's.
   const std::vector<double>& first = all.front();
   costs.link = {first[first.size() - 2], first.back()};
   for (size_t stage = 0; stage < output_bytes_.size(); ++stage) {
@@ -263,16 +264,15 @@ std::vector<double> PipelineMeter::SummaryOf(size_t index) const {
 
 absl::StatusOr<std::string> PipelineMeter::Summary() {
   if (recent_.empty()) {
-    return std::string(
-        "too few steps with all their micro-batches to say how busy the stages "
-        "were");
+    return std::string("too few full steps to report how busy the stages were");
   }
-  // With the costs of the last steps.
+  // Predict with the costs of the last steps.
   RETURN_IF_ERROR(PredictAnew());
   Table rows;
   for (size_t i = 0; i < ranks_.size(); ++i) rows.push_back(SummaryOf(i));
   ASSIGN_OR_RETURN(Table all, GatherAll(std::move(rows)));
-  // Stages of the same place are alike in every replica: the first one's.
+  // Stages at the same place are alike in every replica: show the first
+  // replica's.
   Table first;
   for (int row : RowsOf(/*rank_of_job=*/0))
     first.push_back(all[static_cast<size_t>(row)]);
@@ -357,7 +357,7 @@ TimelineRecord PipelineMeter::Describe(const std::vector<Span>& spans,
   record.step = recent_.back().step;
   record.schedule = schedule_->name;
   record.origin = origin;
-  // Times of two hosts are equal up to an error, but never negative.
+  // Clocks of two hosts agree only up to an error; times must not be negative.
   const auto since = [origin_seconds](double seconds) {
     return std::max(0.0, seconds - origin_seconds);
   };

@@ -15,9 +15,9 @@ using ::testing::HasSubstr;
 
 constexpr int kMicroBatches = 4;
 
-// What an executor would have seen of `schedule` on `rank` where a forward
-// takes 1 s, a backward 2 s, and messages nothing; `late` seconds of waiting
-// before it begins.
+// Returns an executor's measurement of `schedule` on `rank` if a forward takes
+// 1 s, a backward 2 s and messages no time, after `late` seconds of waiting
+// before the first action.
 ExecutorStep Measured(const Schedule& schedule, int rank, double late) {
   const Timeline timeline = *Simulate(schedule, {{StageCosts()}, {}});
   ExecutorStep step;
@@ -42,7 +42,7 @@ std::vector<ExecutorStep> MeasuredBy(const Schedule& schedule,
 
 class PipelineMeterTest : public ::testing::Test {
  protected:
-  // Both ranks' meters take in `steps` steps; then `body`.
+  // Adds `steps` steps to both ranks' meters and then calls `body`.
   void Run(
       int steps, double late,
       const std::function<void(PipelineMeter&, const Worker&,
@@ -87,7 +87,7 @@ TEST_F(PipelineMeterTest, TheSummaryShowsMeasuredBesidePredicted) {
   Run(4, /*late=*/5, [](PipelineMeter& meter, const Worker&, const auto&) {
     const auto summary = meter.Summary();
     ASSERT_TRUE(summary.ok()) << summary.status();
-    // 12 s of work in 20 s, where 15 s are predicted.
+    // 12 s of work in 20 s; the prediction is 15 s.
     EXPECT_THAT(*summary, HasSubstr("measured:  20000.00 ms, bubble 40.0 %"));
     EXPECT_THAT(*summary, HasSubstr("predicted: 15000.00 ms, bubble 20.0 %"));
     EXPECT_THAT(*summary, HasSubstr("60.0 %"));  // utilisation
@@ -136,7 +136,7 @@ TEST_F(PipelineMeterTest, TransfersAreExposedNoLongerThanTheyTake) {
                         {.alpha_seconds = 0.5, .beta_seconds_per_byte = 0.001},
                         worker, {comm.rank()});
     std::vector<ExecutorStep> steps = MeasuredBy(schedule, {comm.rank()}, 0);
-    // Under way for 1.5 s each; and one that had arrived.
+    // In flight for 1.5 s each, and one that had already arrived.
     for (double seconds : {4.0, 0.25})
       steps[0].waits.push_back({1000, seconds});
     steps[0].waits.push_back({0, 0});
@@ -170,7 +170,7 @@ TEST_F(PipelineMeterTest, TimelinesCountFromTheFirstStartOfAnyRank) {
   });
 }
 
-// One process that runs both ranks says what two processes would.
+// One process that runs both ranks reports the same as two processes.
 TEST(LocalPipelineMeterTest, EveryRankHasItsRecordsAndItsRow) {
   const Schedule schedule = *AddCommunication(*MakeSchedule(
       "1f1b", {.num_ranks = 2, .num_micro_batches = kMicroBatches}));
@@ -187,7 +187,7 @@ TEST(LocalPipelineMeterTest, EveryRankHasItsRecordsAndItsRow) {
       EXPECT_EQ(record.pipeline_rank, rank);
       EXPECT_EQ(record.pipeline_size, 2);
       EXPECT_EQ(record.peak_activations, 2 - rank);
-      // One thread computes for both: a rank waits while the other's turn is.
+      // One thread computes for both: a rank waits during the other's turn.
       EXPECT_NEAR(record.wait_seconds, 3, 1e-9);
       EXPECT_EQ(std::isnan(record.predicted_seconds), step < 4);
     }

@@ -74,9 +74,9 @@ std::string Names(const ModelSpec& spec, const LayerRange& stage) {
                                       : absl::StrCat(first, " .. ", last);
 }
 
-// Runs the whole model on `device`, which must hold its weights, gradients and
-// one micro-batch's activations: how it is divided changes no layer's share of
-// the time.
+// Profiles the whole model on `device`, which must hold its weights, gradients
+// and one micro-batch's activations. The division of the model does not change
+// a layer's share of the time.
 absl::StatusOr<std::vector<LayerProfile>> ProfileModel(
     const TrainConfig& config, torch::Device device) {
   constexpr int kRepetitions = 5;
@@ -105,8 +105,8 @@ absl::StatusOr<std::vector<LayerProfile>> ProfileModel(
   return profile;
 }
 
-// The first rank's `seconds`, one per layer; from other ranks they are not
-// read.
+// Returns the first rank's `seconds`, one per layer; other ranks' values are
+// ignored.
 absl::StatusOr<std::vector<double>> TellAll(std::vector<double> seconds,
                                             const Worker& worker) {
   at::Tensor shared = at::tensor(seconds, at::kDouble).to(worker.device);

@@ -61,7 +61,7 @@ TEST(PipelinePlanTest, RefusalsNameTheFlag) {
               HasSubstr("--split=evenly: must be layers, parameters, flops"));
 }
 
-// pp changes slowest, so that a stage's replicas are neighbours.
+// pp changes slowest, so a stage's replicas are neighbours.
 TEST(PipelinePlanTest, ReplicasOfAStageTakeConsecutiveRanks) {
   const MeshLayout layout = *LayOutRanks(PipelineAxes({.replicas = 2}, 6), 6);
   EXPECT_EQ(layout.size("pp"), 3);
@@ -73,9 +73,10 @@ TEST(PipelinePlanTest, ReplicasOfAStageTakeConsecutiveRanks) {
       HasSubstr("--pp=2 --dp=2 are 4 ranks, but the job has 5"));
 }
 
-// mp_mlp: fc1, of 2048 features, and a ReLU; fc2, of 1024, and squared errors.
-// One process holds fc1's output, its copy, the buffer for its gradient, the
-// ReLU's output, and two values per output for the squared errors.
+// mp_mlp: fc1, with 2048 features, and a ReLU; fc2, with 1024, and squared
+// errors. One process holds fc1's output, its copy, the buffer for its
+// gradient, the ReLU's output, and two values per output for the squared
+// errors.
 TEST(PipelinePlanTest, ComputedActivationsHaveTheMessagesOfAllRanksHere) {
   TrainConfig config;
   config.model = {.name = "mp_mlp"};
@@ -91,7 +92,7 @@ double WallSeconds(const Schedule& schedule, const SimulationCosts& costs) {
   return MeasureBubbles(*Simulate(schedule, costs)).wall_seconds;
 }
 
-// Planned for F = I = W, until it is known that they are far from equal.
+// The first plan assumes F = I = W; the measured times are far from equal.
 TEST(PipelinePlanTest, PlansAgainForWhatWasMeasured) {
   constexpr size_t kMicroBatches = 12;
   TrainConfig config;

@@ -20,7 +20,7 @@
 namespace rankwise {
 namespace {
 
-// Between two looks at where the devices' clocks stand on the host's.
+// Seconds between anchors of the devices' clocks to the host's.
 constexpr double kAnchorSeconds = 1;
 
 bool Reached(const std::vector<ExecutorStep>& ranks) {
@@ -132,7 +132,7 @@ absl::StatusOr<StepOutcome> PipelineRun::End(
     std::map<std::string, PendingDuration> exposed) {
   last_update_.emplace(worker_.device);
   input.clock.Begin(Phase::kBetween);
-  // What the ranks tell each other here is not the step's communication.
+  // Communication between ranks from here on is not part of the step.
   if (worker_.comm != nullptr) worker_.comm->StopTraffic();
   step->exchanges_costs = step->full && PipelineMeter::IsDue(++full_steps_);
   steps_.push_back(step);
@@ -159,7 +159,8 @@ absl::StatusOr<StepOutcome> PipelineRun::End(
   return outcome;
 }
 
-// No step is under way or waits to be taken in after an exchange of costs.
+// After an exchange of costs no step is in flight or waits to be added to the
+// meter.
 absl::Status PipelineRun::PlanAgain(int64_t last_step) {
   if (planned_again_ || !plan_->is_planned() || meter_.costs().stages.empty())
     return absl::OkStatus();
@@ -183,7 +184,7 @@ absl::Status PipelineRun::Conclude() {
   return absl::OkStatus();
 }
 
-// The mean over devices, where each has its own ranks.
+// Adds the mean over devices, which each have their own ranks.
 void PipelineRun::AddTimes(PipelineStep& step, StepRecord& record) const {
   std::set<std::string> devices;
   for (int rank : plan_->ranks_here())
@@ -203,7 +204,7 @@ const std::vector<ExecutorStep>& PipelineRun::Read(PipelineStep& step) const {
 
 absl::Status PipelineRun::TakeInSteps(bool wait) {
   const bool stale = SteadySeconds() - anchored_seconds_ > kAnchorSeconds;
-  // With nothing left to do for the devices this costs the host nothing.
+  // If the devices are idle, anchoring costs the host nothing.
   const bool idle = !last_update_.has_value() || last_update_->reached();
   if (!worker_.device.is_cpu() && stale && (wait || idle)) AnchorClocks();
   while (!steps_.empty() && (wait || Reached(steps_.front()->ranks))) {
@@ -221,7 +222,7 @@ absl::Status PipelineRun::TakeInSteps(bool wait) {
   return absl::OkStatus();
 }
 
-// Waits for the devices.
+// Blocks until the devices are idle.
 void PipelineRun::AnchorClocks() {
   anchors_.clear();
   for (int rank : plan_->ranks_here())
@@ -239,7 +240,7 @@ std::vector<TraceSpan> PipelineRun::TraceOf(const PipelineStep& step) const {
       std::string lane = kComputeLane;
       if (plan_->in_one_process()) {
         lane = absl::StrCat("stage ", span.action.stage, " (", device, ")");
-      } else if (overlaps) {  // bars of one lane may not
+      } else if (overlaps) {  // bars of one lane must not overlap
         absl::StrAppend(&lane, ", stage ", span.action.stage);
       }
       bars.push_back(ToTraceSpan(span, lane));
@@ -250,8 +251,8 @@ std::vector<TraceSpan> PipelineRun::TraceOf(const PipelineStep& step) const {
   return bars;
 }
 
-// Where no process sees messages: from when a copy was started to when its
-// result was needed and there.
+// For copies within one process, which have no messages to observe: from the
+// start of a copy until its result was needed and available.
 std::vector<TraceSpan> PipelineRun::CopiesOf(const PipelineStep& step) const {
   std::map<std::string, double> needed_seconds;  // by receive
   for (const ExecutorStep& rank : step.ranks) {
@@ -285,7 +286,7 @@ std::vector<TraceSpan> PipelineRun::CopiesOf(const PipelineStep& step) const {
   return bars;
 }
 
-// As `step` should have been, on the same clock. Collective.
+// Returns the prediction for `step` on the same clock. Collective.
 absl::StatusOr<TraceProcess> PipelineRun::PredictionOf(
     const PipelineStep& step) const {
   ASSIGN_OR_RETURN(const Timeline prediction, meter_.Predict());

@@ -1,5 +1,4 @@
-// Around the steps of a model that is cut into stages: what they run, and what
-// they took.
+// Training steps of a model cut into stages, and their measured times.
 #ifndef RANKWISE_TRAINERS_STAGES_PIPELINE_RUN_H_
 #define RANKWISE_TRAINERS_STAGES_PIPELINE_RUN_H_
 
@@ -30,14 +29,14 @@ namespace rankwise {
 struct PipelineStep {
   int64_t number = 0;
   const Schedule* schedule = nullptr;
-  std::vector<ExecutorStep> ranks;  // what PipelineStages::Run returned
+  std::vector<ExecutorStep> ranks;  // returned by PipelineStages::Run
   bool full = false;                // has all of its micro-batches
-  bool exchanges_costs = false;     // when its times are taken in
+  bool exchanges_costs = false;     // when its times are added to the meter
 };
 
-// On an accelerator a step's times are read once the device is past it: at a
-// later step, or where the host waits for the device: in the few steps in which
-// ranks exchange costs (PipelineMeter::IsDue), in those that are traced, and at
+// On an accelerator a step's times are read after the device has passed it: at
+// a later step, or when the host waits for the device: in the few steps in
+// which ranks exchange costs (PipelineMeter::IsDue), in traced steps, and at
 // the end. Not thread-safe. Every method is collective over all ranks.
 class PipelineRun {
  public:
@@ -46,14 +45,13 @@ class PipelineRun {
       const TrainConfig& config, const Worker& worker, const MeshModel& mesh);
 
   // Trains to the end of the configuration with `step`, evaluates with the same
-  // stages, and says in the end how busy they were.
+  // stages, and prints their utilisation at the end.
   absl::Status Train(const StepFunction& step);
 
-  // Gives the stages the step's micro-batches; the last one makes of each
-  // micro-batch's output its share of the loss.
+  // Passes the step's micro-batches to the stages; the last stage computes each
+  // micro-batch's share of the loss from its output.
   absl::StatusOr<std::shared_ptr<PipelineStep>> Begin(const StepInput& input);
-  // After the update. `exposed`: how long it had to wait for communication, by
-  // axis.
+  // Call after the update. `exposed`: exposed communication by axis.
   absl::StatusOr<StepOutcome> End(
       const StepInput& input, std::shared_ptr<PipelineStep> step,
       std::map<std::string, PendingDuration> exposed);
@@ -64,9 +62,11 @@ class PipelineRun {
   absl::StatusOr<EvalRecord> Evaluate(TrainingData& data, int64_t epoch);
   absl::Status Conclude();
 
-  // Once, after ranks have exchanged costs, where the schedule depends on them.
+  // Plans once more after ranks have exchanged costs, if the schedule depends
+  // on them.
   absl::Status PlanAgain(int64_t last_step);
-  // Takes in the steps that the devices are past, or all.
+  // Adds the steps that the devices have finished to the meter, or all with
+  // `wait`.
   absl::Status TakeInSteps(bool wait);
   const std::vector<ExecutorStep>& Read(PipelineStep& step) const;
   void AddTimes(PipelineStep& step, StepRecord& record) const;
@@ -79,15 +79,16 @@ class PipelineRun {
   const Worker& worker_;
   PipelinePlan* const plan_;
   TrainingRun* const training_;
-  FullyShardedDataParallel* const sharded_;  // null: not divided
+  FullyShardedDataParallel* const sharded_;  // nullptr without sharding
   PipelineStages* const stages_;
   PipelineMeter meter_;
   bool planned_again_ = false;
-  int64_t full_steps_ = 0;                           // started
-  std::deque<std::shared_ptr<PipelineStep>> steps_;  // not yet taken in
-  std::optional<DeviceEvent> last_update_;           // on worker_.device
-  std::vector<HostAnchor> anchors_;                  // by rank here
-  double anchored_seconds_ = 0;  // when, by the host's clock
+  int64_t full_steps_ = 0;  // number of full steps started
+  // not yet added to the meter
+  std::deque<std::shared_ptr<PipelineStep>> steps_;
+  std::optional<DeviceEvent> last_update_;  // on worker_.device
+  std::vector<HostAnchor> anchors_;         // by local rank
+  double anchored_seconds_ = 0;  // time of the anchors, by the host's clock
 };
 
 }  // namespace rankwise

@@ -1,5 +1,5 @@
-// Which schedules a pipeline's steps follow, and for which costs the planned
-// one is made.
+// The schedules of a pipeline's steps, and the costs for which the planned
+// schedule is made.
 #include <utility>
 
 #include "absl/algorithm/container.h"
@@ -17,7 +17,7 @@ double MessageSeconds(const SimulationCosts& costs, size_t stage) {
          costs.stages[stage].output_bytes * costs.link.beta_seconds_per_byte;
 }
 
-// "F 1.2, I 1.1, W 0.8 ms, messages 0.1 ms": the means over all stages.
+// Returns "F 1.2, I 1.1, W 0.8 ms, messages 0.1 ms", the means over all stages.
 std::string Describe(const SimulationCosts& costs) {
   double forward = 0, input_grad = 0, weight_grad = 0, message = 0;
   const double to_ms = 1e3 / static_cast<double>(costs.stages.size());

@@ -20,8 +20,8 @@ namespace rankwise {
 namespace {
 
 // Above the tags of the executor, which count its messages from 0, and within
-// the limit that MPI guarantees, 32,767. If a schedule has as many messages,
-// those of one tag are still received in the order in which they are sent.
+// the limit that MPI guarantees, 32,767. If a schedule has that many messages,
+// those with equal tags are still received in the order in which they are sent.
 constexpr int kFirstTieTag = 1 << 14;
 
 bool IsAmong(const torch::Tensor& tensor,
@@ -42,7 +42,8 @@ std::vector<torch::Tensor> Among(std::vector<torch::Tensor> tensors,
   return tensors;
 }
 
-// Of the layers of `range` itself, not of those that they are tied to.
+// Returns whether the layers of `range` own the parameter `name`; tied weights
+// of other layers do not count.
 bool BelongsTo(const ModelSpec& spec, const LayerRange& range,
                const std::string& name) {
   for (size_t layer = range.begin; layer < range.end; ++layer) {
@@ -52,8 +53,8 @@ bool BelongsTo(const ModelSpec& spec, const LayerRange& range,
   return false;
 }
 
-// What the layers of `range` use: their own parameters, and weights of other
-// layers that they are tied to.
+// Returns the parameters that the layers of `range` use: their own, and weights
+// of other layers that they are tied to.
 std::vector<torch::Tensor> ParametersOf(const Model& model,
                                         const ModelSpec& spec,
                                         const LayerRange& range) {
@@ -76,14 +77,14 @@ std::vector<torch::Tensor> BuffersOf(const Model& model,
   return buffers;
 }
 
-// One example as it enters the layers of `config`: the first of `data` where
-// they are the model's first, else zeros of its input_type.
+// Returns one example of input for the layers of `config`: the first of `data`
+// if they are the model's first, else zeros of its input_type.
 torch::Tensor ExampleInput(const ModelSpec& spec,
                            const ModelStageConfig& config,
                            const Dataset& data) {
   if (config.layers.begin == 0) {
     const torch::Tensor first = data.Gather({0}).data;
-    // Images, which batches hold normalised.
+    // Images, which batches hold in normalised form.
     return first.scalar_type() == at::kByte ? first.to(at::kFloat) : first;
   }
   std::vector<int64_t> shape = spec.layers[config.layers.begin - 1].part_shape;
@@ -177,8 +178,8 @@ ModelStageConfig PipelineStages::ConfigOf(size_t stage) const {
           .output_type = output_types_[stage]};
 }
 
-// Which types the layers hand on under autocast shows when they run: each stage
-// in turn tries it on one example, and its rank tells the others.
+// The output types under autocast are known only by running: each stage in turn
+// runs one example, and its rank broadcasts the type.
 void PipelineStages::FindOutputTypes(const Dataset& data) {
   const size_t num_stages = plan_.stages().size();
   output_types_.assign(num_stages, torch::kFloat);
@@ -319,7 +320,7 @@ std::map<std::string, PendingDuration> PipelineStages::ExchangeGradients() {
   // Both ranks of a tied weight end with the gradient of all its uses.
   DeviceEvent start(worker_.device);
   for (SharedWeight& shared : shared_with_peers_) {
-    // What the update will use.
+    // The tensor that the update will use.
     torch::Tensor weight =
         sharded_ == nullptr ? shared.weight : sharded_->RowsOf(shared.weight);
     AddUpSharedGradient(worker_.mesh->group("pp"), shared.peer, shared.tag,

@@ -1,5 +1,5 @@
-// A model's layers as pipeline stages, and what connects this process's to the
-// others: the parallel half of a pipeline's step.
+// A model's layers as pipeline stages, and their connection to other processes:
+// the parallel part of a pipeline's step.
 #ifndef RANKWISE_TRAINERS_STAGES_PIPELINE_STAGES_H_
 #define RANKWISE_TRAINERS_STAGES_PIPELINE_STAGES_H_
 
@@ -32,27 +32,27 @@ struct ModelStageConfig {
   LayerRange layers;
   torch::Device device = torch::kCPU;
   Precision precision = Precision::kFp32;  // of the forward
-  // Of what enters and leaves, but for the first input and the last output.
+  // Types of the stage's messages, not of the model's input and output.
   torch::ScalarType input_type = torch::kFloat, output_type = torch::kFloat;
 };
 
 // A range of a model's layers as a pipeline stage.
 class ModelStage : public Stage {
  public:
-  // What the last stage makes of the model's output for a micro-batch.
+  // Computes the last stage's result from the model's output for a micro-batch.
   using Finish = std::function<torch::Tensor(int micro_batch,
                                              const torch::Tensor& output)>;
 
-  // `model` keeps the layers of `config`; both outlive the stage.
+  // `model` must keep the layers of `config`; both must outlive the stage.
   ModelStage(Model& model, const ModelSpec& spec, ModelStageConfig config);
 
-  // Before the forwards of a step: its micro-batches, which outlive it, and the
-  // seed of each one's dropout masks.
+  // Call before the forwards of a step. `micro_batches` must outlive the step;
+  // each has one dropout seed.
   void Begin(absl::Span<const Batch> micro_batches,
              std::vector<uint64_t> dropout_seeds, Finish finish);
 
-  // Called as each Forward ends, within it, and again as its backward begins.
-  // May be null.
+  // Called at the end of each Forward, within it, and again when its backward
+  // begins. May be nullptr.
   void set_after_forward(std::function<void()> call) {
     after_forward_ = std::move(call);
   }
@@ -81,59 +81,58 @@ class ModelStage : public Stage {
   std::function<void()> after_forward_;
 };
 
-// What leaves the layers of `config` for an `input` of few examples, in the
-// type that autocast's rules give it. Changes nothing in the model.
+// Returns the output of the layers of `config` for an `input` of few examples,
+// in the type determined by autocast. Leaves the model unchanged.
 torch::Tensor TryForward(Model& model, const ModelStageConfig& config,
                          const torch::Tensor& input);
 
 // Not thread-safe. Every method is collective over all ranks of the job, and
-// throws what a failed message throws.
+// throws the exceptions of failed messages.
 class PipelineStages {
  public:
-  // Makes stages of `model`, which keeps the layers of plan.Placement(). Under
-  // autocast one example of `data` shows which types the stages hand on. The
-  // arguments must outlive this.
-  // `sharded`: the engine that has divided the model, or null; it outlives
-  // this, too.
+  // Makes stages of `model`, which must keep the layers of plan.Placement().
+  // Under autocast runs one example of `data` to find the stages' output types.
+  // `sharded`: the engine that has sharded the model, or nullptr. All arguments
+  // must outlive this.
   PipelineStages(const TrainConfig& config, const Worker& worker,
                  const PipelinePlan& plan, Model& model, const Dataset& data,
                  FullyShardedDataParallel* sharded = nullptr);
 
-  // By stage, of the whole model: what it hands on.
+  // Outputs of all stages of the model, by stage.
   const std::vector<torch::ScalarType>& output_types() const {
     return output_types_;
   }
   const std::vector<double>& output_bytes() const { return output_bytes_; }
-  // What a message between neighbouring ranks costs, measured here.
+  // Returns the cost of a message between neighbouring ranks, as measured here.
   const LinkCosts& link() const { return link_; }
 
-  // Before a step or an evaluation: its micro-batches, which outlive it, the
-  // seed of each one's dropout masks, and what the last stage makes of the
-  // model's output.
+  // Call before a step or an evaluation. `micro_batches` must outlive it; each
+  // has one dropout seed; `finish` is the last stage's.
   void Begin(absl::Span<const Batch> micro_batches,
              const std::vector<uint64_t>& dropout_seeds,
              const ModelStage::Finish& finish);
-  // As each forward of a stage here ends, and as its backward begins.
+  // `call` runs at the end of each local stage's forward and when its backward
+  // begins.
   void CallAfterForward(const std::function<void()>& call);
-  // Forward and backward of the step; by rank here.
+  // Runs forward and backward of the step; returns results by local rank.
   std::vector<ExecutorStep> Run(const Schedule& schedule);
-  // Forward only, without gradients.
+  // Runs forward only, without gradients.
   void RunForward(int micro_batches);
 
-  // Replica 0's buffers go to all replicas. How long that took.
+  // Broadcasts replica 0's buffers to all replicas. Returns the exposed time.
   PendingDuration BroadcastBuffers();
-  // After Run: averages gradients over dp and cp, and adds up those of weights
-  // that two stages share. How long the update had to wait for it, by axis.
+  // Call after Run: averages gradients over dp and cp, and sums those of
+  // weights that two stages share. Returns the exposed time by axis.
   std::map<std::string, PendingDuration> ExchangeGradients();
 
-  // What `send`, an action of the last step, carried.
+  // Returns the bytes carried by `send`, an action of the last step.
   int64_t BytesOf(const Action& send) const;
 
  private:
   ModelStageConfig ConfigOf(size_t stage) const;
   void FindOutputTypes(const Dataset& data);
   void FindSharedWeights();
-  // When the last gradient of `stage` in this step is complete.
+  // Called when the last gradient of `stage` in this step is complete.
   void SynchronizeGradients(int stage);
   std::vector<Stage*> Pointers() const;
   void Connect();
@@ -146,9 +145,10 @@ class PipelineStages {
   std::vector<torch::ScalarType> output_types_;
   std::vector<double> output_bytes_;
   LinkCosts link_;
-  std::vector<std::unique_ptr<ModelStage>> stages_;  // null: another rank's
-  // Weights that a stage shares with another one: of this rank, whose gradient
-  // is complete after both, or of a peer, who holds the other copy.
+  // nullptr for stages of other ranks
+  std::vector<std::unique_ptr<ModelStage>> stages_;
+  // Weights that a stage shares with another: within this rank, where the
+  // gradient is complete after both stages, or with a peer that holds a copy.
   struct SharedWeight {
     torch::Tensor weight;
     int peer;  // rank of the pipeline
@@ -156,10 +156,10 @@ class PipelineStages {
   };
   std::vector<torch::Tensor> shared_here_;
   std::vector<SharedWeight> shared_with_peers_;
-  // By stage: without those shared here; of these, what sees this rank's tokens
-  // only.
+  // By stage, without weights shared within this rank; of_own_tokens_: the
+  // subset that sees only this rank's tokens.
   std::vector<std::vector<torch::Tensor>> own_parameters_, of_own_tokens_;
-  // With a process per rank: own_gradients_, or the engine that was passed.
+  // With a process per rank: own_gradients_, or the engine passed in.
   GradientSync* replica_gradients_ = nullptr;
   std::unique_ptr<GradientSync> own_gradients_;
   std::unique_ptr<PipelineExecutor> executor_;

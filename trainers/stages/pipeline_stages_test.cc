@@ -12,7 +12,7 @@
 namespace rankwise {
 namespace {
 
-// A tied GPT of an embedding, two blocks, a norm and a head, cut in two.
+// A tied GPT with an embedding, two blocks, a norm and a head, cut in two.
 class ModelStageTest : public ::testing::Test {
  protected:
   ModelStageTest() {
