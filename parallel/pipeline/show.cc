@@ -1,4 +1,4 @@
-// Prints what a pipeline schedule does, simulated:
+// Simulates a pipeline schedule and prints its timeline and costs:
 //
 //   bazel run //parallel/pipeline:show -- --schedule=1f1b --pp=4
 //       --microbatches=8 --costs=1,1,1 --trace=out.json
@@ -33,32 +33,29 @@
 ABSL_FLAG(std::string, schedule, "1f1b",
           absl::StrCat(
               absl::StrJoin(rankwise::ScheduleNames(), ", "),
-              " (or zero_bubble_auto:6, which keeps 6 micro-batches per rank "
-              "at most; else --pp of them), or a CSV file as "
-              "torch.distributed.pipelining writes it"));
-ABSL_FLAG(int, pp, 0, "ranks of the pipeline; 0: as the file has, else 4");
+              " (or zero_bubble_auto:6, which stores at most 6 micro-batches "
+              "per rank; default: --pp), or a CSV file in the format of "
+              "torch.distributed.pipelining"));
+ABSL_FLAG(int, pp, 0, "ranks of the pipeline; 0: as in the file, else 4");
 ABSL_FLAG(int, microbatches, 0,
-          "micro-batches per step; 0: as many as the file has, else 8");
+          "micro-batches per step; 0: as in the file, else 8");
 ABSL_FLAG(int, chunks, 0,
           "stages per rank, for interleaved_1f1b; 0: the schedule's own");
 ABSL_FLAG(std::string, costs, "1,1,1",
-          "F,I,W: seconds that one micro-batch takes in one stage, for the "
-          "forward, the input's and the weights' gradient; a whole backward "
-          "takes I + W. Or those of each stage: F,I,W/F,I,W/...");
+          "F,I,W: seconds per micro-batch and stage of the forward, the input "
+          "gradient and the weight gradient; a whole backward takes I + W. "
+          "F,I,W/F,I,W/... sets the costs of each stage");
 ABSL_FLAG(std::string, link, "0,0",
           "alpha,beta: a message takes alpha seconds + beta seconds per byte");
 ABSL_FLAG(double, bytes, 0, "bytes of a message between two stages");
-ABSL_FLAG(
-    double, overlap, 0,
-    "of the shorter one of an F and a B that may overlap (dualpipev), the "
-    "share that takes no time of its own: 0 one after the other, 1 both "
-    "at once");
+ABSL_FLAG(double, overlap, 0,
+          "share of the shorter action of an overlapping F and B (dualpipev) "
+          "that takes no extra time: 0 one after the other, 1 both at once");
 ABSL_FLAG(std::string, trace, "",
           "file to write for ui.perfetto.dev or chrome://tracing");
 ABSL_FLAG(std::string, csv, "", "file to write the schedule to, as CSV");
 ABSL_FLAG(int, width, 0,
-          "columns of the drawing; 0: the terminal's, or 120 where there is "
-          "none");
+          "columns of the drawing; 0: the terminal's, or 120 without one");
 
 namespace rankwise {
 namespace {
@@ -71,7 +68,7 @@ struct Config {
   int width = 0;
 };
 
-// Tables of more ranks are not read.
+// Larger tables are not printed.
 constexpr int kMostRanksInTable = 64;
 
 int ChunksOf(const Schedule& schedule) {
@@ -111,7 +108,7 @@ std::string Title(const Schedule& schedule, const SimulationCosts& costs) {
   return title + "\n";
 }
 
-// Simulated figures next to the formulas'.
+// Returns the simulated figures next to the formulas.
 std::string Figures(const Schedule& schedule, const SimulationCosts& costs,
                     const Bubbles& bubbles, const ScheduleFacts& facts) {
   const ScheduleShape shape = {schedule.num_ranks(), schedule.num_micro_batches,
@@ -167,13 +164,13 @@ std::string RankTable(const Schedule& schedule, const Bubbles& bubbles,
   return table;
 }
 
-// What is printed; the drawing is at most as wide as the configuration says.
+// Returns the report; the drawing is at most config.width columns wide.
 std::string Report(const Config& config, const Timeline& timeline) {
   const Bubbles bubbles = MeasureBubbles(timeline);
   std::string drawing = DrawTimeline(timeline, config.width);
   if (drawing.empty())
     drawing = absl::StrCat("(too large to be drawn in ", config.width,
-                           " columns; --trace=FILE.json has it all)\n");
+                           " columns; use --trace=FILE.json)\n");
   return absl::StrCat(
       Title(config.schedule, config.costs), drawing, "\n",
       Figures(config.schedule, config.costs, bubbles, config.facts),
@@ -234,7 +231,7 @@ absl::StatusOr<SimulationCosts> CostsFromFlags() {
   return costs;
 }
 
-// Zeros are left for a file, which has a shape of its own.
+// Zeros are left for a file, which has its own shape.
 ScheduleShape ShapeFromFlags(const std::string& schedule) {
   ScheduleShape shape = {absl::GetFlag(FLAGS_pp),
                          absl::GetFlag(FLAGS_microbatches),
@@ -295,8 +292,8 @@ absl::Status Run(const Config& config) {
 
 int main(int argc, char** argv) {
   absl::SetProgramUsageMessage(
-      "prints what a pipeline schedule does, simulated: its timeline, bubbles "
-      "and activations, next to the formulas\n"
+      "simulates a pipeline schedule and prints its timeline, bubbles and "
+      "activations, next to the formulas\n"
       "  --schedule=1f1b --pp=4 --microbatches=8 [--chunks=2 --costs=F,I,W "
       "--link=alpha,beta --bytes=N --trace=out.json --csv=out.csv]");
   const std::vector<char*> rest = rankwise::ParseFlags(argc, argv);

@@ -23,7 +23,7 @@ using ::testing::StartsWith;
 
 struct Result {
   int exit_code;
-  std::string output;  // both streams
+  std::string output;  // stdout and stderr
 };
 
 Result Show(const std::string& flags) {
@@ -120,7 +120,7 @@ TEST(ShowTest, CostsAndMessages) {
           "--schedule=gpipe --pp=2 --microbatches=1 --costs=2,3,4 "
           "--link=0.5,1e-3 --bytes=500")
           .output;
-  // 2 stages of 9 seconds, two messages of 1.
+  // 2 stages of 9 seconds, two messages of 1 second.
   EXPECT_THAT(output,
               AllOf(HasSubstr("F 2 s, B 7 s = I 3 s + W 4 s; a message: 1 s"),
                     ContainsRegex("last end +20 s"),
@@ -139,7 +139,7 @@ TEST(ShowTest, WritesFilesWhereTheCommandWasTyped) {
               AllOf(StartsWith("{\"displayTimeUnit\""), HasSubstr("F0 (stage "),
                     HasSubstr("\"simulated\"")));
   EXPECT_THAT(ReadFile(folder + "/out.csv"), StartsWith("0F0,0F1,0F2,3F0,"));
-  // And reads them there; the file knows its own shape.
+  // User paths are also read there; the file defines its own shape.
   const Result read = Show("--schedule=out.csv");
   EXPECT_EQ(read.exit_code, 0) << read.output;
   EXPECT_THAT(read.output,

@@ -20,7 +20,7 @@
 
 namespace rankwise {
 
-// What all steps of an executor share.
+// The state that all steps of an executor share.
 struct PipelineExecutor::Parts {
   // `devices`: by stage.
   Parts(const std::vector<Stage*>& stages, std::vector<c10::Device> devices,
@@ -35,12 +35,12 @@ struct PipelineExecutor::Parts {
 
   const ExecutorConfig config;
   StageStreams streams;
-  // By stage, null where another process runs it.
+  // By stage; nullptr for stages of another process.
   std::vector<std::unique_ptr<StageRunner>> runners;
-  std::optional<GroupTransport> group;   // one rank here,
-  std::optional<LocalTransports> local;  // or of all ranks
-  std::vector<Transport*> transports;    // by rank here
-  std::vector<WireBuffers> buffers;      // by rank here
+  std::optional<GroupTransport> group;   // if one rank runs here
+  std::optional<LocalTransports> local;  // if all ranks run here
+  std::vector<Transport*> transports;    // by rank in this process
+  std::vector<WireBuffers> buffers;      // by rank in this process
 };
 
 PipelineExecutor::Parts::Parts(const std::vector<Stage*>& stages,
@@ -81,24 +81,24 @@ bool CompletesGradients(ActionKind kind) {
   return kind == ActionKind::kBackward || kind == ActionKind::kWeightGrad;
 }
 
-// One rank's part of one step: performs the actions of its list. Receives are
-// posted at their place in the list and waited for by the action that needs
-// them. Sends are not waited for: their buffers are freed once something that
-// was received shows that they have arrived, and the last ones at the end of
-// the step. On an accelerator the host only issues: actions go to their stages'
-// streams, and what one stage makes and another one needs is ordered there.
-// Used once, by one thread, between Begin and End of the streams.
+// One rank's part of one step: performs the rank's actions. Receives are posted
+// at their place in the list and waited for by the action that needs them.
+// Sends are released once a received value proves that they have arrived, the
+// last ones at the end of the step. On an accelerator the host only issues:
+// actions go to their stages' streams, which are ordered where one stage uses
+// another's result. Used once, by one thread, between the streams' Begin and
+// End.
 class RankRun {
  public:
   struct Options {
-    bool evaluate = false;  // F computes without gradients, no shares are kept
-    // No more sends in flight than this: the oldest one is waited for. 0: no
-    // limit. Only for schedules that do not deadlock when sends block.
+    bool evaluate = false;  // F runs without gradients, shares are dropped
+    // Maximum number of pending sends; beyond it the oldest one is waited for.
+    // 0 for no limit. Only for schedules that do not deadlock when sends block.
     size_t max_sends = 0;
   };
 
-  // `rank_here`: counted among the ranks of this process. The step starts now.
-  // `schedule` and `parts` must outlive the run.
+  // Starts the step. `rank_here`: index among this process's ranks. `schedule`
+  // and `parts` must outlive the run.
   RankRun(const Schedule& schedule,
           std::shared_ptr<const SendReleases> releases,
           PipelineExecutor::Parts& parts, size_t rank_here,
@@ -106,25 +106,25 @@ class RankRun {
 
   bool done() const { return next_ == actions_.size(); }
   void Next();
-  // After the last action: waits for the sends that nobody has waited for.
+  // Call after the last action. Waits for the remaining sends.
   void Finish();
 
-  // After Finish. The loss is left to the caller.
+  // Call after Finish. Does not set the loss.
   ExecutorStep TakeStep();
 
-  // After Finish: the sum of the last stage's shares of the loss, in order of
-  // micro-batch; 0 on other ranks.
+  // Call after Finish. Returns the sum of the last stage's shares of the loss,
+  // in micro-batch order; 0 on other ranks.
   at::Tensor SumOfShares() const;
 
  private:
   struct InFlight {
     P2POp op;
-    at::Tensor value;   // of a receive: what the stage will compute with
-    size_t action = 0;  // its position in the list
+    at::Tensor value;   // of a receive: the value for the stage
+    size_t action = 0;  // index in the list
   };
   struct Made {
     at::Tensor tensor;
-    std::optional<DeviceEvent> ready;  // null on a CPU
+    std::optional<DeviceEvent> ready;  // nullopt on a CPU
   };
 
   void Communicate(size_t position);
@@ -148,11 +148,11 @@ class RankRun {
   size_t next_ = 0;
   ExecutorStep step_;
   std::vector<at::Tensor> shares_;  // by micro-batch; empty on other ranks
-  // By value: made here and not yet used or sent; and on the way.
+  // By value: made here but not yet used or sent, and pending.
   std::unordered_map<size_t, Made> made_;
   std::unordered_map<size_t, InFlight> receives_, sends_;
   std::deque<size_t> send_order_;       // with max_sends only
-  std::vector<int> missing_gradients_;  // B and W to come, by stage
+  std::vector<int> missing_gradients_;  // remaining B and W, by stage
   int activations_ = 0;
 };
 
@@ -170,7 +170,7 @@ RankRun::RankRun(const Schedule& schedule,
       device_(transport_.device()),
       options_(options),
       missing_gradients_(schedule.num_stages()) {
-  transport_.TakeWaits();  // those between two steps belong to neither
+  transport_.TakeWaits();  // waits between two steps belong to neither
   for (const Action& action : actions_) {
     if (CompletesGradients(action.kind)) ++missing_gradients_[action.stage];
     step_.spans.push_back({action});
@@ -210,7 +210,7 @@ void RankRun::Communicate(size_t position) {
   const Action& action = actions_[position];
   const bool is_send = IsSend(action.kind);
   const size_t value = values_.CarriedBy(action);
-  // A send follows what made the value; a receive follows nothing.
+  // A send is ordered after the value's computation, a receive after nothing.
   const c10::MultiStreamGuard stream(is_send
                                          ? parts_.streams.Of(action.stage)
                                          : parts_.streams.Arrivals(device_));
@@ -285,7 +285,7 @@ void RankRun::Count(const Action& action) {
     on_gradients_ready(action.stage);
 }
 
-// A value for its only user: `stage`, whose stream is current.
+// Returns a value for its only user, `stage`, whose stream is current.
 at::Tensor RankRun::Take(size_t value, int stage) {
   auto made = made_.extract(value);
   if (!made.empty()) {
@@ -316,12 +316,12 @@ void RankRun::Wait(InFlight in_flight) {
 void RankRun::FinishSend(size_t value) {
   auto sent = sends_.extract(value);
   if (sent.empty()) return;
-  // The stage that made it may write to its memory again after this.
+  // Afterwards the stage that made the value may overwrite its memory.
   const c10::MultiStreamGuard stream(parts_.streams.Of(values_.MakerOf(value)));
   Wait(std::move(sent.mapped()));
 }
 
-// Runs `schedule` on the ranks of this process; the finished run of each.
+// Runs `schedule` on the ranks of this process; returns their finished runs.
 std::vector<std::unique_ptr<RankRun>> RunRanks(
     const Schedule& schedule, PipelineExecutor::Parts& parts,
     const RankRun::Options& options) {
@@ -400,7 +400,7 @@ void PipelineExecutor::RunForward(int micro_batches) {
       parts_->config.rank_of_stage, parts_->num_ranks(), micro_batches);
   RankRun::Options options = {.evaluate = true};
   if (parts_->group.has_value()) {
-    // Enough for every stage of this rank to be ahead of its reader.
+    // Lets every stage of this rank run ahead of its reader.
     const int rank = parts_->group->rank();
     options.max_sends = 2 * schedule.StagesOf(rank).size() + 2;
   }
@@ -420,8 +420,8 @@ void ExecutorStep::Read(const HostAnchor& anchor) {
     spans[i].start_seconds = seconds(*events->spans[i].first);
     spans[i].end_seconds = seconds(*events->spans[i].second);
   }
-  // Stages with streams of their own may start in another order than the
-  // host's.
+  // Stages with separate streams may start in a different order than the host
+  // issued.
   if (!start.device().is_cpu()) {
     std::stable_sort(spans.begin(), spans.end(),
                      [](const Span& a, const Span& b) {

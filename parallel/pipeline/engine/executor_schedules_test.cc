@@ -1,4 +1,4 @@
-// Every schedule in every small shape computes what one process does.
+// Every schedule in every small shape gives the results of one process.
 #include <algorithm>
 #include <map>
 #include <mutex>
@@ -80,7 +80,8 @@ class ExecutorSchedulesTest : public testing::TestWithParam<int> {};
 TEST_P(ExecutorSchedulesTest, LossesAndGradientsAreThoseOfOneProcess) {
   const int num_ranks = GetParam();
   std::vector<Schedule> schedules;
-  std::map<std::string, int> shapes;  // per schedule, to see that none is lost
+  std::map<std::string, int>
+      shapes;  // per schedule, to verify that each is tested
   for (const std::string& name : ScheduleNames()) {
     for (int chunks = 1; chunks <= 2; ++chunks) {
       for (int m = 1; m <= kMaxMicroBatches; ++m) {
@@ -107,8 +108,8 @@ TEST_P(ExecutorSchedulesTest, LossesAndGradientsAreThoseOfOneProcess) {
 
 INSTANTIATE_TEST_SUITE_P(Ranks, ExecutorSchedulesTest, testing::Range(1, 5));
 
-// What a run changes when it has measured its costs: the order of work, but not
-// that in which gradients add up.
+// As when a run has measured its costs: the plans change the order of work, but
+// not the order in which gradients are summed.
 TEST(ExecutorPlansTest, PlansForOtherCostsComputeTheSame) {
   constexpr int kRanks = 4, kMicroBatches = 8;
   const SimulationCosts measured = {

@@ -32,7 +32,7 @@ std::vector<Schedule> AllSchedules(int num_ranks, int micro_batches) {
   return schedules;
 }
 
-// Two ranks, four micro-batches, against one process.
+// Compares two ranks with four micro-batches to one process.
 void ExpectLikeOneProcess(TestLayers layers, bool recompute) {
   const std::vector<Schedule> schedules = AllSchedules(2, 4);
   ASSERT_EQ(schedules.size(), ScheduleNames().size());
@@ -131,7 +131,7 @@ TEST(ExecutorTest, BuffersOfSendsAreFreedWithinTheStep) {
   });
 }
 
-// As in a mesh: ranks {1, 3} and {0, 2} of four are pipelines.
+// As in a mesh: ranks {1, 3} and {0, 2} of four form pipelines.
 TEST(ExecutorTest, APipelineMayBePartOfTheJob) {
   const Schedule schedule = TestSchedule("zbv", {2, 4, 2}).at(0);
   const Reference reference = ComputeReference(TestLayers::kLinear, 4, 4);
@@ -182,8 +182,8 @@ TEST_P(ExecutorForwardTest, EvaluationComputesEveryMicroBatchOnce) {
 INSTANTIATE_TEST_SUITE_P(Placements, ExecutorForwardTest,
                          testing::Values("1f1b", "interleaved_1f1b", "zbv"));
 
-// A rank whose stage throws closes its connections when it ends; the others
-// must not wait for it.
+// A rank whose stage throws closes its connections on exit; the others must not
+// wait for it.
 TEST(ExecutorFaultTest, ARankThatDiesEndsTheOthers) {
   const Schedule schedule = TestSchedule("1f1b", {3, 6, 1}).at(0);
   const std::vector<std::string> errors =
@@ -221,7 +221,8 @@ TEST(ExecutorFaultTest, ARankThatIsSilentEndsTheOthersAfterTheTimeout) {
   EXPECT_NE(errors[0], "");
 }
 
-// The reader of rank 0's outputs never comes: few of them are in flight.
+// The reader of rank 0's outputs never comes: only a few of them may be
+// pending.
 TEST(ExecutorFaultTest, EvaluationDoesNotRunFarAheadOfItsReader) {
   const Schedule schedule = TestSchedule("gpipe", {2, 9, 1}).at(0);
   const std::vector<std::string> errors = ErrorsOnRanks(
@@ -272,7 +273,7 @@ TEST(ExecutorFaultTest, StagesThatDoNotFitTheScheduleAreRefused) {
               HasSubstr("1 stages, but ranks for 0"));
 }
 
-// Returns something else than it announced.
+// Returns another shape than it announced.
 class WrongStage : public Stage {
  public:
   at::Tensor Forward(int, const at::Tensor&) override {

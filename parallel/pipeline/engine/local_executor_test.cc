@@ -18,7 +18,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// The stages of all ranks.
+// Returns the stages of all ranks.
 std::vector<std::unique_ptr<TestStage>> AllStages(TestLayers layers,
                                                   const Schedule& schedule) {
   std::vector<std::unique_ptr<TestStage>> stages;
@@ -60,7 +60,7 @@ void ExpectLikeOneProcess(TestLayers layers, const Schedule& schedule,
   for (size_t i = 0; i < stages.size(); ++i)
     EXPECT_TRUE(Same(stages[i]->Gradients(), reference.gradients[i])) << i;
   const std::vector<int> peaks = Validate(schedule)->peak_activations;
-  double first_start = 0, last_end = 0;  // on CPUs nothing happens at a time
+  double first_start = 0, last_end = 0;  // on CPUs nothing is concurrent
   double busy = 0;
   for (size_t rank = 0; rank < steps.size(); ++rank) {
     EXPECT_TRUE(at::equal(steps[rank].loss, reference.loss));

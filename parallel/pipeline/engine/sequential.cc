@@ -9,7 +9,7 @@
 
 namespace rankwise {
 
-// Some neighbouring layers.
+// A stage of consecutive layers.
 class SequentialPipeline::LayersStage : public Stage {
  public:
   // `input`, `output`: of one micro-batch, for their shapes and types.
@@ -18,7 +18,8 @@ class SequentialPipeline::LayersStage : public Stage {
         input_(std::move(input)),
         output_(std::move(output)) {}
 
-  // First stage: cut into micro-batches here. Last: `loss` and its targets.
+  // `inputs`: micro-batches, for the first stage. `targets`, `loss`: for the
+  // last.
   void Begin(std::vector<at::Tensor> inputs, std::vector<at::Tensor> targets,
              LossFunction loss) {
     inputs_ = std::move(inputs);
@@ -59,9 +60,9 @@ class SequentialPipeline::LayersStage : public Stage {
 
 namespace {
 
-// What `part` makes of `input`, whose values do not matter: in evaluation mode,
-// which leaves running statistics alone. Each layer then has its own mode
-// again.
+// Returns the output of `part` for `input`, whose values do not matter. Runs in
+// evaluation mode, which does not update running statistics, and restores each
+// layer's mode.
 at::Tensor TryForward(torch::nn::Sequential part, const at::Tensor& input) {
   const auto modules = part->modules();  // each before its children
   std::vector<bool> trains;
@@ -87,7 +88,7 @@ absl::StatusOr<std::unique_ptr<SequentialPipeline>> SequentialPipeline::Create(
                                  .num_micro_batches = config.micro_batches}));
   std::vector<double> parameter_counts;
   for (const auto& layer : layers->children()) {
-    double count = 1;  // a layer without parameters costs something, too
+    double count = 1;  // so that layers without parameters count
     for (const at::Tensor& parameter : layer->parameters())
       count += static_cast<double>(parameter.numel());
     parameter_counts.push_back(count);

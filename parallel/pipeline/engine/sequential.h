@@ -1,5 +1,5 @@
 // Trains a torch::nn::Sequential as a pipeline: for programs whose model is a
-// row of layers and that have no stages of their own.
+// sequence of layers without stages of its own.
 #ifndef RANKWISE_PARALLEL_PIPELINE_ENGINE_SEQUENTIAL_H_
 #define RANKWISE_PARALLEL_PIPELINE_ENGINE_SEQUENTIAL_H_
 
@@ -19,37 +19,38 @@
 namespace rankwise {
 
 struct SequentialPipelineConfig {
-  std::string schedule = "1f1b";  // or another of ScheduleNames()
-  int micro_batches = 4;          // that a step's batch is cut into
+  std::string schedule = "1f1b";  // one of ScheduleNames()
+  int micro_batches = 4;          // per step
   c10::Device device = c10::kCPU;
 };
 
 // One per rank of a pipeline. Not thread-safe.
 class SequentialPipeline {
  public:
-  // The mean loss of a micro-batch's outputs and targets: a scalar.
+  // Returns the mean loss of a micro-batch's outputs and targets: a scalar.
   using LossFunction =
       std::function<at::Tensor(const at::Tensor&, const at::Tensor&)>;
 
-  // `layers`: the whole model, equal on all ranks of `pipeline` (made after the
-  // same torch::manual_seed). It is cut where the stages' parameter counts are
-  // as equal as can be; layers of other ranks are not kept. `example`: the
-  // inputs of one micro-batch, [b, ...]; it runs through the model once, so
-  // that both sides of every cut know the shapes. InvalidArgument where there
-  // are fewer layers than stages, or the schedule cannot be made for this
-  // number of ranks and micro-batches.
+  // `layers`: the whole model, equal on all ranks of `pipeline` (created after
+  // the same torch::manual_seed). It is cut into stages of nearly equal
+  // parameter counts; layers of other ranks are released. `example`: the inputs
+  // of one micro-batch, [b, ...], which run through the model once to determine
+  // the shapes at every cut. InvalidArgument if there are fewer layers than
+  // stages, or if the schedule does not support this number of ranks and
+  // micro-batches.
   static absl::StatusOr<std::unique_ptr<SequentialPipeline>> Create(
       torch::nn::Sequential layers, const at::Tensor& example,
       const Group& pipeline, const SequentialPipelineConfig& config = {});
   ~SequentialPipeline();
 
-  // Of this rank's stages: what its optimizer updates.
+  // Returns the parameters of this rank's stages, for its optimizer.
   std::vector<at::Tensor> parameters() const;
 
-  // Forward and backward of one optimizer step: adds the gradients of the mean
-  // loss to those of parameters(), and returns that loss on every rank.
+  // Runs forward and backward of one optimizer step: adds the gradients of the
+  // mean loss to those of parameters(), and returns that loss on every rank.
   // `inputs` and `targets`, [micro_batches * b, ...], are read on the first and
-  // on the last rank; all ranks call it. Throws what a failed message throws.
+  // the last rank respectively; all ranks must call it. Rethrows the error of a
+  // failed message.
   at::Tensor Step(const at::Tensor& inputs, const at::Tensor& targets,
                   const LossFunction& loss);
 
@@ -57,9 +58,10 @@ class SequentialPipeline {
   class LayersStage;
   SequentialPipeline();
 
-  Schedule schedule_;                                 // with its communication
-  int64_t batch_size_ = 0;                            // examples of a step
-  std::vector<std::unique_ptr<LayersStage>> stages_;  // null: another rank's
+  Schedule schedule_;       // including communication
+  int64_t batch_size_ = 0;  // examples per step
+  std::vector<std::unique_ptr<LayersStage>>
+      stages_;  // nullptr for stages of other ranks
   std::unique_ptr<PipelineExecutor> executor_;
 };
 

@@ -35,7 +35,7 @@ at::Tensor Loss(const at::Tensor& output, const at::Tensor& target) {
   return torch::nn::functional::cross_entropy(output, target);
 }
 
-// Of one process: gradients of micro-batches added up in their order.
+// Computed in one process, with gradients accumulated in micro-batch order.
 std::vector<double> ReferenceLosses() {
   torch::nn::Sequential layers = MakeLayers();
   torch::optim::SGD sgd(layers->parameters(), /*lr=*/0.5);
@@ -59,8 +59,8 @@ std::vector<double> ReferenceLosses() {
 class SequentialPipelineTest : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(SequentialPipelineTest, LosesAsOneProcessDoes) {
-  // Ranks are threads here, and the process has one generator: all layers are
-  // drawn before they start.
+  // Ranks are threads, and the process has one generator: all layers are drawn
+  // before they start.
   const std::vector<torch::nn::Sequential> layers = {MakeLayers(),
                                                      MakeLayers()};
   const std::vector<double> expected_losses = ReferenceLosses();
@@ -92,7 +92,7 @@ TEST(SequentialPipeline, RefusesFewerLayersThanStages) {
   EXPECT_EQ(pipeline.status().code(), absl::StatusCode::kInvalidArgument);
 }
 
-// Layers that their owner has frozen stay frozen.
+// Layers that the caller has frozen stay frozen.
 TEST(SequentialPipeline, LeavesEachLayerItsTrainingMode) {
   torch::nn::BatchNorm1d frozen(2), trained(2);
   torch::nn::Sequential layers(torch::nn::Linear(2, 2), frozen, trained);

@@ -1,4 +1,5 @@
-// The halves of a backward next to the whole, for a chain of Linear and ReLU.
+// Times both halves of a backward and the whole, for a chain of Linear and
+// ReLU.
 //   bazel run //parallel/pipeline/engine:split_backward_benchmark
 // Arguments: layers, width (the batch is 64 rows). One thread.
 #include <cstdint>
@@ -51,7 +52,7 @@ void BM_B(benchmark::State& state) {
   }
 }
 
-// The halves of a backward, of which one may be left out of the time.
+// Times the halves of a backward, or one of them.
 void BM_Split(benchmark::State& state, bool times_i, bool times_w) {
   const Chain chain(state);
   for (auto _ : state) {

@@ -22,7 +22,7 @@ using torch::autograd::Edge;
 using torch::autograd::Node;
 using torch::autograd::variable_list;
 
-// Per node below `root` whether a path leads from it to `target`.
+// By node below `root`, whether a path leads from it to `target`.
 using Reaches = std::unordered_map<Node*, bool>;
 
 Reaches FindPaths(Node* root, Node* target) {
@@ -68,15 +68,16 @@ class KeepGradients : public torch::autograd::FunctionPreHook {
   std::shared_ptr<variable_list> gradients_;
 };
 
-// Frees what the nodes between boundaries saved. The nodes themselves may live
-// on: what boundaries saved refers to the nodes that made it.
+// Frees the tensors that nodes between boundaries saved. The nodes themselves
+// may survive: tensors saved by boundaries refer to the nodes that made them.
 void ReleasePath(const Reaches& reaches) {
   for (const auto& [node, on_path] : reaches) {
     if (on_path && !HasBranch(*node, reaches)) node->release_variables();
   }
 }
 
-// The path is done: without these edges the engine has only branches left.
+// The path has been executed; without these edges the engine sees only
+// branches.
 void CutPath(Node& boundary, const Reaches& reaches) {
   for (Edge& edge : boundary.next_edges()) {
     if (edge.is_valid() && reaches.at(edge.function.get())) edge = Edge();
@@ -217,7 +218,7 @@ at::Tensor StageRunner::Compute(int micro_batch, const at::Tensor& input) {
   return output;
 }
 
-// The next stage's rank waits for just that many bytes.
+// The next stage's rank waits for exactly this many bytes.
 void StageRunner::CheckAnnounced(int micro_batch,
                                  const at::Tensor& output) const {
   const std::vector<int64_t> shape = stage_->OutputShape(micro_batch);
@@ -229,7 +230,7 @@ void StageRunner::CheckAnnounced(int micro_batch,
               output.scalar_type());
 }
 
-// The output with its graph, recomputed if only the input was kept.
+// Returns the output with its graph, recomputed if only the input was stored.
 at::Tensor StageRunner::OutputOf(int micro_batch, const Kept& kept) {
   if (kept.output.defined()) return kept.output;
   return RunAgain(stage_->Buffers(), [&] {

@@ -1,4 +1,4 @@
-// What F, B, I and W do to one stage, and what is kept between them.
+// The F, B, I and W actions of one stage, and the state between them.
 #ifndef RANKWISE_PARALLEL_PIPELINE_ENGINE_STAGE_RUNNER_H_
 #define RANKWISE_PARALLEL_PIPELINE_ENGINE_STAGE_RUNNER_H_
 
@@ -13,17 +13,17 @@
 
 namespace rankwise {
 
-// The backward pass in two halves: first the gradient of the input, for which
-// the stage before waits, and later those of the parameters, for which nobody
-// does. Zero-bubble schedules fill idle time with the second half (Qi et al.
-// 2023, "Zero Bubble Pipeline Parallelism").
+// The backward pass in two halves: first the gradient of the input, which the
+// previous stage needs, and later the gradients of the parameters, which
+// nothing waits for. Zero-bubble schedules fill idle time with the second half
+// (Qi et al. 2023, "Zero Bubble Pipeline Parallelism").
 //
-// Works on the graph that autograd recorded, for any model. On the path from
-// the output to the input lie nodes with a branch that leads to parameters
-// only. InputGrad executes the path and none of the branches, and keeps the
-// gradient that arrives at each such node; WeightGrad executes these nodes'
-// branches from there, and nothing of the path between them. Both halves
-// together give the gradients of a fused backward, bit for bit.
+// Works on the recorded autograd graph of any model. Some nodes on the path
+// from the output to the input have branches that lead only to parameters.
+// InputGrad executes the path without these branches and stores the gradient
+// that arrives at each such node; WeightGrad executes the branches from there,
+// without the path. Together both halves yield the gradients of a fused
+// backward, bit for bit.
 //
 //   SplitBackward backward(output, input);
 //   Send(backward.InputGrad(grad_output));
@@ -31,29 +31,30 @@ namespace rankwise {
 //   backward.WeightGrad();
 class SplitBackward {
  public:
-  // `output` requires a gradient and has its graph; no other backward may go
-  // through that graph. `input` is a leaf that requires a gradient, or
-  // undefined: then InputGrad computes nothing and WeightGrad the whole
-  // backward.
+  // `output` must require a gradient and have its graph; no other backward may
+  // use that graph. `input` is a leaf that requires a gradient, or undefined:
+  // then InputGrad computes nothing and WeightGrad computes the whole backward.
   SplitBackward(const at::Tensor& output, const at::Tensor& input);
 
-  // d loss / d input, shaped as the input: zeros if the output does not depend
-  // on it; undefined if there is no input. `grad_output` is shaped as the
-  // output. Called once. Frees what only the input's gradient needed.
+  // Returns d loss / d input, shaped like the input: zeros if the output does
+  // not depend on it; undefined without an input. `grad_output` is shaped like
+  // the output. Call once. Frees the parts of the graph that only the input
+  // gradient needed.
   at::Tensor InputGrad(const at::Tensor& grad_output);
 
-  // Adds the gradients of all other leaves to their .grad(), and frees the
-  // rest of the graph. Called once, after InputGrad.
+  // Accumulates the gradients of all other leaves into their .grad() and frees
+  // the rest of the graph. Call once, after InputGrad.
   void WeightGrad();
 
  private:
-  // A node on the path to the input, with what arrived at it.
+  // A node on the path to the input, with the gradients that arrived at it.
   struct Boundary {
     std::shared_ptr<torch::autograd::Node> node;
     std::shared_ptr<std::vector<at::Tensor>> gradients;  // one per input
   };
 
-  // Finds the boundaries and has them keep what arrives.
+  // Finds the boundaries and adds hooks that store the gradients arriving
+  // there.
   void WatchBoundaries(
       const std::unordered_map<torch::autograd::Node*, bool>& reaches_input);
 
@@ -62,31 +63,31 @@ class SplitBackward {
   std::vector<Boundary> boundaries_;
 };
 
-// Not thread-safe. Knows nothing of other stages: undefined tensors stand for
-// what the first stage has not (input, its gradient) or the last (gradient of
-// the output, which is the loss). Throws where an action comes before the one
-// it builds on, and what the stage throws.
+// Not thread-safe. Independent of other stages: undefined tensors replace those
+// that the first stage lacks (input and its gradient) or the last (gradient of
+// the output, which is the loss). Throws if an action precedes one that it
+// depends on; rethrows the stage's exceptions.
 class StageRunner {
  public:
-  // `stage` must outlive it. `recompute`: keep only the input after F, and run
-  // F again before the backward.
+  // `stage` must outlive the runner. `recompute`: store only the input after F,
+  // and run F again before the backward.
   StageRunner(Stage* stage, bool is_last, bool recompute);
 
-  // F, with `tensor` the input, whose bytes are shared: returns the output,
-  // detached. B or I, with the gradient of the output: returns the input's. W,
-  // after I: takes and returns nothing.
+  // F: takes the input, whose storage is shared, and returns the detached
+  // output. B or I: takes the gradient of the output and returns that of the
+  // input. W, after I: takes and returns nothing.
   at::Tensor Perform(ActionKind kind, int micro_batch,
                      const at::Tensor& tensor);
-  // F without gradients; keeps nothing.
+  // Runs F without gradients and stores nothing.
   at::Tensor Evaluate(int micro_batch, const at::Tensor& input);
 
   const Stage& stage() const { return *stage_; }
 
  private:
-  // Of a micro-batch between its F and its B or W.
+  // State of a micro-batch between its F and its B or W.
   struct Kept {
     at::Tensor input;   // a leaf that requires a gradient
-    at::Tensor output;  // with its graph; undefined while to be recomputed
+    at::Tensor output;  // with its graph; undefined if it is to be recomputed
     std::unique_ptr<SplitBackward> backward;  // between I and W
   };
 
@@ -95,7 +96,7 @@ class StageRunner {
                       const at::Tensor& grad_output);
   at::Tensor InputGrad(int micro_batch, Kept& kept,
                        const at::Tensor& grad_output);
-  // The stage's output, checked against what it announced.
+  // Returns the stage's output after checking its announced shape and type.
   at::Tensor Compute(int micro_batch, const at::Tensor& input);
   void CheckAnnounced(int micro_batch, const at::Tensor& output) const;
   at::Tensor OutputOf(int micro_batch, const Kept& kept);

@@ -30,7 +30,7 @@ struct Model {
 
 void PrintTo(const Model& model, std::ostream* out) { *out << model.name; }
 
-// A leaf that depends on nothing but its shape and `seed`.
+// Returns a leaf that depends only on its shape and `seed`.
 at::Tensor Leaf(const std::vector<int64_t>& shape, int seed) {
   int64_t elements = 1;
   for (int64_t size : shape) elements *= size;
@@ -114,7 +114,7 @@ const std::vector<Model>& Models() {
        [](const at::Tensor& x, const Tensors& w) {
          return at::linear(at::relu(at::linear(x, w[0], w[1])), w[0], w[1]);
        }},
-      // The branch of both linears goes through one node, the normalisation.
+      // The branches of both linear layers share a node, the normalisation.
       {"ComputedWeightUsedTwice",
        {4, 6},
        {{6, 6}},
@@ -165,7 +165,7 @@ TEST_P(SplitBackwardModelTest, BothHalvesAreTheFusedBackwardBitForBit) {
   EXPECT_FALSE(split.input.grad().defined());
 }
 
-// As in a zero-bubble schedule, where W runs behind.
+// As in a zero-bubble schedule, where W is delayed.
 TEST_P(SplitBackwardModelTest, WeightGradientsMayFollowMuchLater) {
   const Case fused = CaseOf(GetParam());
   const Case split = CaseOf(GetParam());
@@ -214,7 +214,7 @@ TEST(SplitBackwardTest, AnOutputWithoutAGraphIsRefused) {
   EXPECT_THROW(SplitBackward(at::ones({2}), Leaf({2}, 1)), c10::Error);
 }
 
-// How often the named operators and backward nodes ran, on this thread.
+// The number of runs of the named operators and backward nodes, on this thread.
 std::map<std::string, int>& Counts() {
   thread_local std::map<std::string, int> counts;
   return counts;
@@ -254,7 +254,7 @@ TEST(SplitBackwardTest, EachHalfFreesWhatItWasTheLastToUse) {
   const at::Tensor input = Leaf({2, 3}, 1);
   const at::Tensor first = Leaf({2, 3}, 2), second = Leaf({2, 3}, 3);
   const at::Tensor factor = first.detach() * 2;
-  // Needed on the way between two forks only.
+  // Needed only on the path between two boundaries.
   at::Tensor output = (input * first) * factor * second;
   SplitBackward backward(output, input);
   output.reset();

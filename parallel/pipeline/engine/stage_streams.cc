@@ -12,8 +12,8 @@
 namespace rankwise {
 namespace {
 
-// For each stage the first one that it shares parameters with, directly or
-// through other stages; itself if there is none.
+// Returns, by stage, the first stage that it shares parameters with, directly
+// or through other stages, or the stage itself.
 std::vector<size_t> FirstRelatives(const std::vector<Stage*>& stages) {
   std::vector<size_t> first(stages.size());
   std::iota(first.begin(), first.end(), 0);
@@ -48,7 +48,7 @@ StageStreams::StageStreams(const std::vector<Stage*>& stages,
     if (stages[i] == nullptr || device.is_cpu()) continue;
     const auto [arrivals, is_first] = arrivals_.try_emplace(device);
     if (is_first) arrivals->second.push_back(Add(device));
-    // Relatives have the same streams, one on each device of any of them.
+    // Related stages share their streams, one per device of any of them.
     std::vector<c10::Stream>& streams = of_stage_[relatives[i]];
     const bool is_new = std::none_of(
         streams.begin(), streams.end(),

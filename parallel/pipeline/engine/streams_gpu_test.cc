@@ -1,5 +1,5 @@
-// Pipelines on GPUs against the CPU: stages on streams of their own, one GPU as
-// two ranks, and the devices' own times.
+// Pipelines on GPUs compared to the CPU: stages on separate streams, one GPU as
+// two ranks, and device times.
 
 #include <memory>
 #include <string>
@@ -18,7 +18,7 @@ namespace rankwise {
 namespace {
 
 constexpr int kMicroBatches = 7;
-constexpr int kSteps = 3;  // gradients add up over them
+constexpr int kSteps = 3;  // over which gradients accumulate
 
 c10::Device Gpu(int index) {
   return c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(index));
@@ -57,7 +57,8 @@ void ExpectGradients(const Reference& reference, const StagesOnGpus& gpus) {
   }
 }
 
-// Every action took time, within the step, and a stage's in their order.
+// Expects every action to take time within the step, and a stage's actions in
+// order.
 void ExpectTimes(const Schedule& schedule, const ExecutorStep& step) {
   EXPECT_LT(step.start_seconds, step.end_seconds);
   EXPECT_NEAR(step.end_seconds, SteadySeconds(), 60)
@@ -72,7 +73,7 @@ void ExpectTimes(const Schedule& schedule, const ExecutorStep& step) {
     EXPECT_LE(span.end_seconds, step.end_seconds + 1e-5);
     if (!IsCompute(span.action.kind)) continue;
     EXPECT_GE(span.end_seconds, span.start_seconds);
-    // The first stage has no input whose gradient I could compute.
+    // The first stage has no input gradient for I to compute.
     if (span.action.kind != ActionKind::kInputGrad) {
       EXPECT_GT(span.end_seconds, span.start_seconds);
     }
@@ -84,7 +85,8 @@ void ExpectTimes(const Schedule& schedule, const ExecutorStep& step) {
   EXPECT_LE(extent.busy_seconds(), extent.seconds() + 1e-5);
 }
 
-// The local executor with one device per rank, against one process on the CPU.
+// Compares the local executor, with one device per rank, to one process on the
+// CPU.
 void ExpectLikeTheCpu(TestLayers layers, const std::string& name,
                       const std::vector<c10::Device>& devices) {
   SCOPED_TRACE(name);
@@ -122,7 +124,7 @@ TEST(StreamsGpuTest, TwoGpusComputeWhatTheCpuDoes) {
     ExpectLikeTheCpu(TestLayers::kLinear, name, {Gpu(0), Gpu(1)});
 }
 
-// Two stages of one rank, each on its stream.
+// Two stages of one rank, each on its own stream.
 TEST(StreamsGpuTest, StagesOfOneRankComputeWhatTheCpuDoes) {
   if (auto why = WhyNotOn(1); !why.empty()) GTEST_SKIP() << why;
   const Schedule schedule =
@@ -138,7 +140,7 @@ TEST(StreamsGpuTest, StagesOfOneRankComputeWhatTheCpuDoes) {
   for (int i = 0; i < kSteps; ++i) steps.push_back(StepOf(executor, schedule));
   ExpectNear(reference.loss, steps.back().loss);
   ExpectGradients(reference, gpus);
-  // Steps that are read late say when they were.
+  // Steps that are read late still have the right times.
   const HostAnchor anchor(Gpu(0));
   for (ExecutorStep& step : steps) step.Read(anchor);
   ExpectTimes(schedule, steps.back());

@@ -25,7 +25,7 @@
 namespace rankwise {
 namespace {
 
-constexpr int kExamples = 3;  // per micro-batch but the last
+constexpr int kExamples = 3;  // per micro-batch, except the last
 
 at::Tensor Random(const std::vector<int64_t>& shape, int64_t seed) {
   const at::Generator generator =
@@ -45,7 +45,7 @@ at::Tensor InFormat(const at::Tensor& tensor) {
 
 using RankBody = std::function<void(const Group&, int rank)>;
 
-// On the rank's own thread, or in its own process.
+// Runs on the rank's own thread, or in its own process.
 void RunRank(int rank, int num_ranks, const std::string& store,
              absl::Duration collective_timeout, const RankBody& body) {
   at::set_num_threads(1);

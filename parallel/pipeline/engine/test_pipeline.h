@@ -1,5 +1,5 @@
 // For tests: ranks as threads or processes, and small models cut into stages,
-// with what one process would compute.
+// with the results of one process.
 #ifndef RANKWISE_PARALLEL_PIPELINE_ENGINE_TEST_PIPELINE_H_
 #define RANKWISE_PARALLEL_PIPELINE_ENGINE_TEST_PIPELINE_H_
 
@@ -19,32 +19,31 @@
 namespace rankwise {
 
 // Runs `body` once per rank, each on a thread with a Gloo group of all ranks,
-// Group() for one rank. Returns what each rank threw, "" if nothing.
+// or Group() for one rank. Returns each rank's error, "" without one.
 std::vector<std::string> ErrorsOnRanks(
     int num_ranks, absl::Duration collective_timeout,
     const std::function<void(const Group&, int rank)>& body);
 
-// The same, failing the test where a rank throws.
+// As ErrorsOnRanks, but fails the test if a rank throws.
 void OnRanks(int num_ranks,
              const std::function<void(const Group&, int rank)>& body);
 
-// The same with each rank a process of its own, forked from this one, which
-// must not have computed anything with torch before. Fails the test where a
-// rank throws, fails an expectation or is killed.
+// As OnRanks, but each rank is a process forked from this one, which must not
+// have used torch for computation before. Fails the test if a rank throws,
+// fails an expectation or is killed.
 void OnProcesses(int num_ranks,
                  const std::function<void(const Group&, int rank)>& body);
 
 enum class TestLayers {
-  kLinear,       // [b, 6], Linear and ReLU
-  kDropout,      // the same with dropout masks seeded by layer and micro-batch
+  kLinear,   // [b, 6], Linear and ReLU
+  kDropout,  // as kLinear, with dropout masks seeded by layer and micro-batch
   kConvolution,  // [b, 3, 5, 5], Conv2d and ReLU, channels_last
   kBf16,         // as kLinear, in 16 bits
 };
 
-// Two layers per stage. The last stage's output is the squared error's share of
-// the mean over all examples of the step. Every micro-batch has 3 examples but
-// the last, which has 2. Parameters and data depend on nothing but the
-// arguments.
+// Two layers per stage. The last stage returns the squared error's share of the
+// mean over all examples of the step. Every micro-batch has 3 examples, the
+// last one 2. Parameters and data depend only on the arguments.
 class TestStage : public Stage {
  public:
   TestStage(TestLayers layers, int stage, int num_stages,
@@ -56,19 +55,19 @@ class TestStage : public Stage {
   at::ScalarType InputType() const override;
   at::ScalarType OutputType() const override { return InputType(); }
   std::vector<at::Tensor> Parameters() const override { return parameters_; }
-  // The number of forwards.
+  // Returns the number of forwards.
   std::vector<at::Tensor> Buffers() const override { return {forwards_}; }
 
-  // Parameters and data are there from now on; before the first Forward.
+  // Moves parameters and data; call before the first Forward.
   void MoveTo(c10::Device device);
 
   std::vector<at::Tensor> Gradients() const;
-  // Forward of that micro-batch throws.
+  // Makes the forward of that micro-batch throw.
   void ThrowAt(int micro_batch) { throws_at_ = micro_batch; }
 
-  // Whether autograd recorded the last Forward.
+  // Returns whether autograd recorded the last Forward.
   bool saw_gradients() const { return saw_gradients_; }
-  // What Forward returned, in order of calls; without graphs.
+  // Returns Forward's results in call order, without graphs.
   const std::vector<at::Tensor>& outputs() const { return outputs_; }
 
  private:
@@ -84,7 +83,7 @@ class TestStage : public Stage {
   bool saw_gradients_ = false;
 };
 
-// The stages of a rank, null for the others'.
+// The stages of a rank; nullptr for those of other ranks.
 struct TestStages {
   TestStages(TestLayers layers, const Schedule& schedule, int rank);
   std::vector<Stage*> pointers() const;
@@ -92,16 +91,16 @@ struct TestStages {
   std::vector<std::unique_ptr<TestStage>> stages;
 };
 
-// An executor's configuration for `schedule`.
+// Returns an executor configuration for `schedule`.
 ExecutorConfig ConfigFor(const Schedule& schedule);
 
-// A step of an executor that runs one rank.
+// Runs a step of an executor that runs one rank.
 ExecutorStep StepOf(PipelineExecutor& executor, const Schedule& schedule);
 
-// The step with its times; blocks until the device is past it.
+// Returns the step with its times; blocks until the device has passed it.
 ExecutorStep WaitFor(ExecutorStep step);
 
-// What one process computes that adds up gradients over micro-batches.
+// The results of one process that accumulates gradients over micro-batches.
 struct Reference {
   at::Tensor loss;
   std::vector<at::Tensor> shares;                  // by micro-batch
@@ -110,10 +109,10 @@ struct Reference {
 Reference ComputeReference(TestLayers layers, int num_stages,
                            int num_micro_batches);
 
-// True where both hold the same numbers, bit for bit.
+// Returns whether both hold bitwise equal tensors.
 bool Same(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b);
 
-// `name` with communication; nothing where the schedule does not exist in that
+// Returns `name` with communication; empty if the schedule does not support the
 // shape.
 std::vector<Schedule> TestSchedule(const std::string& name,
                                    ScheduleShape shape);

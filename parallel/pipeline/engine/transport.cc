@@ -20,8 +20,8 @@
 namespace rankwise {
 namespace {
 
-// Not all the same, which normalisation would turn into zeros, and none so
-// small that computing with it is slow.
+// Returns values that differ, since normalisation would map equal ones to zero,
+// and that are not denormal, which would slow computation down.
 at::Tensor SmallNumbers(const std::vector<int64_t>& shape,
                         const at::TensorOptions& options) {
   constexpr double kLargest = 1e-3;
@@ -54,8 +54,8 @@ at::Tensor WireBuffers::Take(const std::vector<int64_t>& wire_shape,
   const auto options = at::TensorOptions(type).device(device_);
   if (!device_.is_cpu() && !filled_) return at::empty(wire_shape, options);
   for (const at::Tensor& buffer : buffers_) {
-    // One reference is the pool's: to the tensor, and the tensor's to the
-    // bytes. Views and saved tensors add to one or the other.
+    // The pool holds one reference to the tensor, which holds one to the
+    // storage. Views and saved tensors add to one or the other.
     const bool is_free =
         buffer.use_count() == 1 && buffer.storage().use_count() == 1;
     if (is_free && buffer.scalar_type() == type && buffer.sizes() == wire_shape)
@@ -94,8 +94,8 @@ void GroupTransport::Complete(P2POp& op) {
 at::Tensor GroupTransport::Exchange(int peer, const at::Tensor& mine, int tag) {
   P2POp send{true, peer, tag, mine};
   P2POp receive{false, peer, tag, at::empty_like(mine)};
-  // NCCL runs the two in the order of issue, which must be opposite on the two
-  // sides: the lower rank sends first.
+  // NCCL runs the two in issue order, which must be opposite on the two sides:
+  // the lower rank sends first.
   P2POp* order[] = {&send, &receive};
   if (peer < rank()) std::swap(order[0], order[1]);
   for (P2POp* op : order) Start(*op);
@@ -123,8 +123,8 @@ void GroupTransport::Connect(const Schedule& schedule) {
     if (from == rank()) peers.insert(to);
     if (to == rank()) peers.insert(from);
   }
-  // Ascending on every rank: of the pairs that have not met, the first in
-  // lexicographic order always can.
+  // Ascending on every rank: the lexicographically first unconnected pair can
+  // always connect.
   for (int peer : peers) {
     if (!connected_.insert(peer).second) continue;
     Exchange(peer,
@@ -192,9 +192,10 @@ void LocalTransports::Run(const Address& address, Copy& copy) {
   const auto [from, to, tag] = address;
   const c10::Device source = transports_[static_cast<size_t>(from)]->device();
   const c10::Device target = transports_[static_cast<size_t>(to)]->device();
-  // ATen copies on the current stream of the source's device, and orders that
-  // with the current stream of the target's on both ends
-  // (aten/src/ATen/native/cuda/Copy.cu). On one device one stream does both.
+  // ATen copies on the current stream of the source's device and synchronises
+  // it with the current stream of the target's device before and after
+  // (aten/src/ATen/native/cuda/Copy.cu). On one device a single stream does
+  // both.
   std::vector<c10::Stream> streams = streams_.Arrivals(target);
   if (source != target) {
     const auto& departure = departures_[static_cast<size_t>(from)];
@@ -239,7 +240,8 @@ double MedianSeconds(int count, Measure measure) {
   return Median(std::move(seconds));
 }
 
-// The time of half a round trip with `peer`; both sides call it.
+// Returns the seconds of half a round trip with `peer`; both sides must call
+// it.
 double HalfTripSeconds(GroupTransport& transport, int peer,
                        const at::Tensor& tensor) {
   const bool starts = transport.rank() < peer;
@@ -248,13 +250,13 @@ double HalfTripSeconds(GroupTransport& transport, int peer,
     P2POp op{is_send, peer, /*tag=*/0, tensor};
     transport.Start(op);
     transport.Wait(op);
-    DeviceEvent(transport.device()).Wait();  // on a GPU Wait above only queues
+    DeviceEvent(transport.device()).Wait();  // on a GPU, Wait only enqueues
   }
   return (SteadySeconds() - start) / 2;
 }
 
-// The time of a copy by the target's clock: ATen makes the target's stream wait
-// for the copy.
+// Returns the seconds of a copy by the target's clock: ATen makes the target's
+// stream wait for the copy.
 double CopySeconds(const at::Tensor& from, at::Tensor to) {
   DeviceEvent(from.device()).Wait();
   const DeviceEvent start(to.device());
@@ -297,7 +299,7 @@ LinkCosts MeasureLink(const Group& pipeline, c10::Device device,
   if (num_pairs == 0) return mean;
   GroupTransport transport(pipeline, device);
   const int rank = transport.rank();
-  LinkCosts next;  // with the rank after
+  LinkCosts next;  // link to the next rank
   for (int parity : {0, 1}) {
     const int peer = rank % 2 == parity ? rank + 1 : rank - 1;
     if (peer < 0 || peer >= pipeline.size()) continue;

@@ -1,5 +1,5 @@
-// Messages between the ranks of one pipeline: the form in which tensors travel,
-// the buffers they arrive in, what carries them, and what they cost.
+// Messages between the ranks of one pipeline: tensor layout, receive buffers,
+// transports, and link costs.
 #ifndef RANKWISE_PARALLEL_PIPELINE_ENGINE_TRANSPORT_H_
 #define RANKWISE_PARALLEL_PIPELINE_ENGINE_TRANSPORT_H_
 
@@ -26,30 +26,31 @@
 
 namespace rankwise {
 
-// The bytes of `tensor` as a contiguous tensor of its type without a graph; a
-// copy only where they are not so already. Four-dimensional tensors
-// [n, c, h, w] travel as [n, h, w, c]: convolutions compute in channels_last,
-// and whoever receives that computes to the last bit what one process would.
+// Returns `tensor` detached and contiguous; copies only if necessary.
+// Four-dimensional tensors [n, c, h, w] travel as [n, h, w, c]: convolutions
+// compute in channels_last, and the receiver's results are then bitwise those
+// of a single process.
 at::Tensor ToWire(const at::Tensor& tensor);
 
-// The tensor of that shape whose bytes `wire` holds. Shares them.
+// Inverts ToWire. Shares the storage of `wire`.
 at::Tensor FromWire(const at::Tensor& wire);
 
 std::vector<int64_t> WireShape(std::vector<int64_t> shape);
 
-// Buffers to receive into, used again once nothing else refers to them. The
-// graph of a stage holds on to its input until the backward is done, so that
-// as many exist as micro-batches were in flight at once. On an accelerator,
-// where the host does not see when a buffer has been read, its allocator sees
-// to that, and to using memory again. Not thread-safe.
+// Receive buffers, reused once nothing else refers to them. A stage's graph
+// holds its input until the backward is done, so there are as many buffers as
+// micro-batches were in flight at once. On an accelerator the host does not
+// know when a buffer has been read; there the device's allocator handles reuse.
+// Not thread-safe.
 class WireBuffers {
  public:
-  // `filled`: with small finite numbers, for a computation that goes on without
-  // what should have arrived; else the content is any.
+  // `filled`: with small finite numbers, for computation without the received
+  // data; otherwise uninitialised.
   explicit WireBuffers(c10::Device device, bool filled = false)
       : device_(device), filled_(filled) {}
 
-  // Free again when all tensors that share it are gone.
+  // Returns a buffer that is reused after all tensors sharing it have been
+  // freed.
   at::Tensor Take(const std::vector<int64_t>& wire_shape,
                   at::ScalarType type = at::kFloat);
 
@@ -61,19 +62,19 @@ class WireBuffers {
   std::vector<at::Tensor> buffers_;
 };
 
-// A point-to-point operation: one message, contiguous. For a receive: the
-// buffer that is written to. The transport owns what is still read or written,
-// so that an operation that nobody will wait for may be dropped.
+// A point-to-point operation: one contiguous message, for a receive the
+// destination buffer. The transport owns tensors that are still read or
+// written, so an operation may be dropped without waiting for it.
 struct P2POp {
   bool is_send = false;
-  int peer = 0;  // rank within the pipeline
-  int tag = 0;   // the same on both sides
+  int peer = 0;  // rank in the pipeline
+  int tag = 0;   // equal on both sides
   at::Tensor tensor;
   c10::intrusive_ptr<c10d::Work> work = {};  // of a process group, once started
 };
 
-// Carries the messages of one rank. Not thread-safe. Throws what a failed
-// message throws.
+// Transfers the messages of one rank. Not thread-safe. Rethrows the error of a
+// failed message.
 class Transport {
  public:
   Transport(int rank, c10::Device device) : rank_(rank), device_(device) {}
@@ -84,15 +85,15 @@ class Transport {
   int rank() const { return rank_; }
   c10::Device device() const { return device_; }
 
-  // Starts it, after what the device's current stream has been given. Two ranks
-  // start what passes between them in the same order.
+  // Starts the operation, ordered after the work on the device's current
+  // stream. Both ranks of a pair must start their operations in the same order.
   virtual void Start(P2POp& op) = 0;
 
-  // Blocks until the operation is complete (on an accelerator: the current
-  // stream, not the host). Notes how long that took.
+  // Blocks until the operation is complete (on an accelerator, blocks the
+  // current stream, not the host). Records the duration.
   void Wait(P2POp& op);
 
-  // Every Wait since the last call, in order.
+  // Returns every Wait since the last call, in order.
   std::vector<MessageWait> TakeWaits() { return std::exchange(waits_, {}); }
 
  private:
@@ -103,12 +104,11 @@ class Transport {
   std::vector<MessageWait> waits_;
 };
 
-// Over the process group of the pipeline's ranks, by place in it. Messages go
-// one by one, never coalesced: ProcessGroupNCCL matches by order, not by tag,
-// and has a communicator and a stream for every two ranks that exchange single
-// messages, but runs what is coalesced on the communicator of the whole group.
-// A batch on one side would wait there for a message that the other side, where
-// it was no batch, sends elsewhere.
+// Transport over the process group of the pipeline's ranks. Messages are never
+// coalesced: ProcessGroupNCCL matches by order, not by tag. It has a
+// communicator and a stream per pair of ranks for single messages but runs
+// coalesced ones on the whole group's communicator, where a batch would wait
+// for a message that the peer sends singly on another one.
 class GroupTransport : public Transport {
  public:
   GroupTransport(const Group& pipeline, c10::Device device);
@@ -117,19 +117,19 @@ class GroupTransport : public Transport {
 
   void Start(P2POp& op) override;
 
-  // Sends `mine` and returns the peer's, of the same shape and type. Both call
-  // it; `tag` is not in use.
+  // Sends `mine` and returns the peer's tensor of the same shape and type. Both
+  // ranks must call it; `tag` must not be in use.
   at::Tensor Exchange(int peer, const at::Tensor& mine, int tag = 0);
 
-  // Overwrites every rank's `tensor` with rank `root`'s. All ranks call it,
-  // while nothing else is in flight.
+  // Overwrites every rank's `tensor` with rank `root`'s. All ranks must call it
+  // while nothing is pending.
   void Broadcast(const at::Tensor& tensor, int root);
 
-  // NCCL connects two ranks at their first message, and blocks the host of the
-  // one until the other has come as far. Here the pairs of ranks that
-  // `schedule` has messages between meet in one order on all ranks, which
-  // cannot end in a cycle as the order of messages could. Called by all ranks;
-  // each pair meets once. Nothing on a CPU.
+  // NCCL connects two ranks at their first message and blocks the host of one
+  // until the other arrives. This connects all pairs that exchange messages in
+  // `schedule`, in the same order on all ranks, which cannot cause a cycle of
+  // waits as the message order could. All ranks must call it; each pair
+  // connects once. Does nothing on a CPU.
   void Connect(const Schedule& schedule);
 
  private:
@@ -139,15 +139,15 @@ class GroupTransport : public Transport {
   std::set<int> connected_;  // peers
 };
 
-// Between the ranks of a pipeline that runs in one process: copies from one
-// device to another. A copy starts when both sides have started their
-// operation, on a stream of the sending device that does nothing else, after
-// what had made the message. Whoever waits for either side, waits on its own
-// stream. Used by one thread, which starts both sides before it waits for one.
+// Transport between ranks of a pipeline in one process: copies between devices.
+// A copy starts when both sides have started their operation, on a dedicated
+// stream of the sending device, after the computation of the message. A waiting
+// side blocks its own stream. Used by one thread, which starts both sides
+// before it waits for either.
 class LocalTransports {
  public:
-  // `devices`: by rank. On accelerators the copies' streams are added to
-  // `streams`, which outlives this.
+  // `devices`: by rank. On accelerators, adds the copies' streams to `streams`,
+  // which must outlive the object.
   LocalTransports(std::vector<c10::Device> devices, StageStreams& streams);
   ~LocalTransports();
 
@@ -159,7 +159,7 @@ class LocalTransports {
   struct Copy {
     at::Tensor from, to;
     std::optional<DeviceEvent> sent, arrived;
-    int waits = 0;  // of its two sides
+    int waits = 0;  // by its two sides
   };
 
   void Run(const Address& address, Copy& copy);
@@ -170,34 +170,37 @@ class LocalTransports {
   std::map<Address, Copy> copies_;
 };
 
-// Replaces the gradient of `weight`, zeros where it has none, by the sum of it
-// and that of rank `peer` of the pipeline, the same bits on both, for a weight
-// that the first and the last stage share (tied embeddings). Both call it;
-// `tag` must be the same, and used for nothing else.
+// Replaces the gradient of `weight` (zeros if undefined) by the sum with that
+// of rank `peer` of the pipeline, bitwise equal on both: for a weight that the
+// first and last stage share (tied embeddings). Both must call it; `tag` must
+// be equal and otherwise unused.
 void AddUpSharedGradient(const Group& pipeline, int peer, int tag,
                          const at::Tensor& weight);
 
-// Times messages to and fro between ranks i and i + 1 of the pipeline, of 4
-// bytes and of `message_bytes` (an activation's size, of which at most 4 MiB
-// are used), and fits alpha + bytes * beta through the medians of the half
-// round trips. Returns the mean over all pairs of neighbours, the same on every
-// rank: the fill of a pipeline crosses each of them once. Takes about 30 round
-// trips per pair, two pairs after another. Zero for one rank.
+// Times ping-pong messages between ranks i and i + 1 of the pipeline, of 4
+// bytes and of `message_bytes` (an activation's size; at most 4 MiB are used),
+// and fits alpha + bytes * beta through the medians of half the round trips.
+// Returns the mean over all adjacent pairs, which the fill of a pipeline
+// crosses once each; the same on every rank. Takes about 30 round trips per
+// pair; each rank measures its two pairs one after the other. Zero for one
+// rank.
 //
-// Called by all ranks of the pipeline. Throws what a failed send or receive
-// throws.
+// All ranks of the pipeline must call it. Rethrows the error of a failed send
+// or receive.
 LinkCosts MeasureLink(const Group& pipeline, c10::Device device,
                       int64_t message_bytes);
 
-// The same where one process runs all ranks, by copies from the device of rank
-// i to that of rank i + 1. Times are the devices'; the host waits.
+// As MeasureLink, if one process runs all ranks: measures copies from the
+// device of rank i to that of rank i + 1. Times are the devices'; blocks the
+// host.
 LinkCosts MeasureCopies(const std::vector<c10::Device>& devices,
                         int64_t message_bytes);
 
-// With an even number of values the mean of the middle two; NaN without values.
+// Returns the mean of the middle two for an even number of values, NaN for
+// none.
 double Median(std::vector<double> values);
 
-// The line through the two points; neither cost is below zero.
+// Fits a line through the two points; neither cost is negative.
 LinkCosts FitLink(int64_t small_bytes, double small_seconds,
                   int64_t large_bytes, double large_seconds);
 

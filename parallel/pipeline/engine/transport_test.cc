@@ -1,5 +1,5 @@
-// How tensors travel between stages; and what a GPU would be given, and in
-// which order, on a device that stands still until it is told to go on.
+// Layout of tensors between stages, and the operations given to a GPU and their
+// order, on a fake device that runs only when told to.
 #include "parallel/pipeline/engine/transport.h"
 
 #include <utility>
@@ -56,12 +56,14 @@ TEST(WireBuffersTest, ABufferIsUsedAgainOnceNothingSharesIt) {
   const void* const bytes = first.data_ptr();
   at::Tensor view = FromWire(first);
   first.reset();
-  EXPECT_NE(buffers.Take({2, 3, 4, 5}).data_ptr(), bytes);  // the view
+  EXPECT_NE(buffers.Take({2, 3, 4, 5}).data_ptr(),
+            bytes);  // shared by the view
   at::Tensor leaf = view.detach().requires_grad_();
   view.reset();
   at::Tensor result = at::sin(leaf);
   leaf.reset();
-  EXPECT_NE(buffers.Take({2, 3, 4, 5}).data_ptr(), bytes);  // its graph
+  EXPECT_NE(buffers.Take({2, 3, 4, 5}).data_ptr(),
+            bytes);  // shared by its graph
   EXPECT_EQ(buffers.count(), 2);
   result.reset();
   EXPECT_EQ(buffers.Take({2, 3, 4, 5}).data_ptr(), bytes);
@@ -81,7 +83,7 @@ TEST(WireBuffersTest, FilledOnesHoldSmallNumbersThatDiffer) {
   const at::Tensor buffer = buffers.Take({7, 5});
   EXPECT_LE(buffer.abs().max().item<float>(), 1e-3);
   EXPECT_GT(buffer.std().item<float>(), 1e-4);
-  // None for which a processor would leave its fast path.
+  // No value leaves a processor's fast path.
   const at::Tensor others = buffer.flatten().slice(0, 1);
   EXPECT_GT(others.abs().min().item<float>(), 1e-20);
 }

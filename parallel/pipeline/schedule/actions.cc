@@ -18,15 +18,15 @@ int CostOf(ActionKind kind) {
   return kind == ActionKind::kBackward ? 2 : 1;
 }
 
-// `schedule` with only the actions that `keep` accepts. What is left of a pair
-// overlaps nothing.
+// Returns `schedule` with only the actions that `keep` accepts. An action whose
+// partner is dropped is no longer overlapped.
 template <typename Keep>
 Schedule Filtered(const Schedule& schedule, Keep keep) {
   Schedule kept = {
       schedule.name, schedule.num_micro_batches, schedule.rank_of_stage, {}};
   for (const std::vector<Action>& actions : schedule.actions) {
     std::vector<Action>& list = kept.actions.emplace_back();
-    bool last_is_kept = false;  // of the computations
+    bool last_is_kept = false;  // whether the last computation was kept
     for (const Action& action : actions) {
       const bool is_kept = keep(action);
       if (is_kept) {
@@ -160,7 +160,7 @@ std::vector<size_t> DryRun(
     waits_for[user] = Values::kNone;
     runnable.push_back(user);
   };
-  // What other stages can use once `action` is done.
+  // Returns the value that other stages can use after `action`.
   const auto delivered_by = [&](const Action& action) {
     if (IsSend(action.kind)) return values.CarriedBy(action);
     const size_t value = values.MadeBy(action);
@@ -189,11 +189,12 @@ std::vector<size_t> DryRun(
 
 std::vector<int> IssueOrder(const Schedule& schedule) {
   const Values values(schedule);
-  std::vector<int> there(values.count(), 0);  // when values are
+  std::vector<int> there(values.count(),
+                         0);  // times at which values become available
   std::vector<int> clock(schedule.actions.size(), 0);
-  // Messages come before computations that start at the same time, as they may
-  // need them. On one rank a computation that starts at that time comes after
-  // all of them in its list, because computations take time.
+  // Messages precede computations that start at the same time, since those may
+  // need them. On one rank, a computation that starts at that time follows all
+  // of them in its list, because computations take time.
   std::vector<std::tuple<int, bool, int>> starts;  // time, computes, rank
   DryRun(schedule, [&](int rank, size_t position) {
     const Action& action = schedule.actions[rank][position];
@@ -202,7 +203,7 @@ std::vector<int> IssueOrder(const Schedule& schedule) {
     if (needed != Values::kNone) time = std::max(time, there[needed]);
     starts.emplace_back(time, IsCompute(action.kind), rank);
     time += CostOf(action.kind);
-    // A send need not follow straight behind what made its value.
+    // A send need not directly follow its value's computation.
     if (IsSend(action.kind)) there[values.CarriedBy(action)] = time;
     const size_t made = values.MadeBy(action);
     if (made != Values::kNone) there[made] = time;
@@ -218,8 +219,8 @@ SendReleases::SendReleases(const Schedule& schedule) {
   first_.assign(values.count(), Values::kNone);
   next_.assign(values.count(), Values::kNone);
   for (const std::vector<Action>& actions : schedule.actions) {
-    // By the rank that made them: the last of the values that this rank has
-    // used since its last send to that rank; next_ links the earlier ones.
+    // By rank of the maker: the last value from that rank used here since the
+    // last send to it; next_ links the earlier ones.
     std::unordered_map<int, size_t> used;
     for (const Action& action : actions) {
       const size_t needed = values.NeededBy(action);

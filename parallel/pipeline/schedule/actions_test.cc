@@ -11,8 +11,8 @@
 namespace rankwise {
 namespace {
 
-// Performs `schedule` in the order, and fails where an action needs what has
-// not been sent.
+// Performs `schedule` in issue order, and fails if an action needs a value that
+// has not been sent.
 void ExpectRuns(const Schedule& schedule) {
   SCOPED_TRACE(schedule.name);
   const Values values(schedule);

@@ -7,14 +7,14 @@
 namespace rankwise {
 namespace {
 
-// A backward action, and how many micro-batches it runs behind the forwards.
+// A backward action and its lag behind the forwards in micro-batches.
 struct Behind {
   ActionKind kind;
   int lag;
 };
 
-// The same order of actions, without the turns of a short step in which a rank
-// far behind has nothing to do.
+// Returns the same order of actions without the turns of a short step in which
+// a rank far behind has nothing to do.
 std::vector<Behind> WithoutIdleTurns(std::vector<Behind> backwards, int m) {
   int earlier = 0, shortened = 0;
   for (Behind& backward : backwards) {
@@ -24,9 +24,9 @@ std::vector<Behind> WithoutIdleTurns(std::vector<Behind> backwards, int m) {
   return backwards;
 }
 
-// One stage per rank, whose every turn is F of the next micro-batch and then
-// its backward actions, which `backwards_of(rank)` lists, the last one furthest
-// behind.
+// Builds a schedule of one stage per rank. Each turn is F of the next
+// micro-batch, then the backward actions that `backwards_of(rank)` lists, the
+// last one with the largest lag.
 template <typename BackwardsOf>
 Schedule TakingTurns(int p, int m, BackwardsOf backwards_of) {
   Schedule schedule = EmptySchedule(p, m, 1);
@@ -45,7 +45,7 @@ Schedule TakingTurns(int p, int m, BackwardsOf backwards_of) {
   return schedule;
 }
 
-// The k-th forward of each rank: a round takes p micro-batches through the
+// The k-th forward of each rank: a round runs p micro-batches through the
 // rank's first chunk, then through its second, and so on.
 struct Unit {
   int chunk;
@@ -87,8 +87,8 @@ Schedule OneForwardOneBackward(int p, int m, int) {
   });
 }
 
-// I is as far behind F as B in 1F1B, and W another `rank` micro-batches: the
-// later the rank, the fewer activations wait for I, the more may wait for W.
+// I lags behind F as B does in 1F1B, and W another `rank` micro-batches: later
+// ranks have fewer activations waiting for I, so more of them may wait for W.
 Schedule ZeroBubbleH1(int p, int m, int) {
   return TakingTurns(p, m, [p](int rank) {
     return std::vector<Behind>{{ActionKind::kInputGrad, p - 1 - rank},
@@ -96,8 +96,8 @@ Schedule ZeroBubbleH1(int p, int m, int) {
   });
 }
 
-// As H1 with twice the lags: a micro-batch more for each of the two ways to the
-// last rank.
+// As H1 with twice the lags: one more micro-batch for each way to the last rank
+// and back.
 Schedule ZeroBubbleH2(int p, int m, int) {
   return TakingTurns(p, m, [p](int rank) {
     return std::vector<Behind>{{ActionKind::kInputGrad, 2 * (p - 1 - rank)},

@@ -1,4 +1,4 @@
-// What actions and messages take, as simulations and plans assume it.
+// Durations of actions and messages, as assumed by simulations and plans.
 #ifndef RANKWISE_PARALLEL_PIPELINE_SCHEDULE_COSTS_H_
 #define RANKWISE_PARALLEL_PIPELINE_SCHEDULE_COSTS_H_
 
@@ -9,18 +9,18 @@
 
 namespace rankwise {
 
-// One micro-batch through one stage.
+// Costs of one micro-batch in one stage.
 struct StageCosts {
   double forward_seconds = 1;
   double input_grad_seconds = 1;
   double weight_grad_seconds = 1;
-  double backward_seconds = 2;  // of a whole backward
-  double output_bytes = 0;      // to the next stage; its gradient is as large
+  double backward_seconds = 2;  // of a fused backward
+  double output_bytes = 0;  // to the next stage; its gradient has the same size
 };
 
-// A message takes alpha + bytes * beta from the end of the action that made it;
-// messages from one rank to another follow each other. Neither side's
-// computation waits for it but the action that needs it.
+// A message takes alpha + bytes * beta from the end of the action that made its
+// value; messages from one rank to another are serialised. Only the action that
+// needs a message waits for it.
 struct LinkCosts {
   double alpha_seconds = 0;
   double beta_seconds_per_byte = 0;
@@ -29,14 +29,14 @@ struct LinkCosts {
 struct SimulationCosts {
   std::vector<StageCosts> stages;  // one per stage, or one for all
   LinkCosts link = {};
-  // Of the shorter action of an overlapped pair, the share that takes no time
-  // of its own: 0 in order, as on a CPU; 1 where the pair takes no longer than
-  // its longer action.
+  // Share of the shorter action of an overlapped pair that takes no extra time:
+  // 0 runs them in order, as on a CPU; 1 makes the pair take as long as its
+  // longer action.
   double overlap = 0;
 };
 
-// InvalidArgument unless there are costs of one or `num_stages` stages, all
-// finite and not negative, and an overlap from 0 to 1.
+// Returns InvalidArgument unless there are costs of one or `num_stages` stages,
+// all finite and not negative, and an overlap from 0 to 1.
 absl::Status CheckCosts(const SimulationCosts& costs, int num_stages);
 
 }  // namespace rankwise

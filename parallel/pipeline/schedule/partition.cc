@@ -41,17 +41,17 @@ absl::Status CheckCosts(absl::Span<const double> costs) {
   return absl::OkStatus();
 }
 
-// The linear partition problem, one stage more at a time.
+// Solves the linear partition problem by adding stages one by one.
 class Balancer {
  public:
   explicit Balancer(absl::Span<const double> costs) : sums_(costs.size() + 1) {
     std::partial_sum(costs.begin(), costs.end(), sums_.begin() + 1);
-    best_ = sums_;  // of one stage
+    best_ = sums_;  // with one stage
   }
 
-  // Gives the first `end` layers, for every `end`, a further stage.
+  // Adds a stage to the partitions of the first `end` layers, for every `end`.
   void AddStage() {
-    const size_t before = starts_.size() + 1;  // stages so far
+    const size_t before = starts_.size() + 1;  // number of stages so far
     std::vector<double> best(sums_.size());
     std::vector<size_t> starts(sums_.size());
     for (size_t end = before + 1; end < sums_.size(); ++end) {
@@ -75,8 +75,8 @@ class Balancer {
     return std::max(best_[start], sums_[end] - sums_[start]);
   }
 
-  // As `start` grows, the stages before it get no cheaper and the last one no
-  // costlier: the best is where the two cross, or one before.
+  // As `start` grows, the costliest earlier stage gets no cheaper and the last
+  // stage no costlier: the best start is where the two cross, or one before.
   size_t BestStart(size_t first, size_t end) const {
     size_t low = first, high = end - 1;
     while (low < high) {
@@ -90,17 +90,18 @@ class Balancer {
     const bool earlier =
         low > first && Costliest(low - 1, end) < Costliest(low, end);
     size_t start = earlier ? low - 1 : low;
-    // Of equals the later cut: an activation function stays with the layer
-    // before it, and the last stage computes the loss, too.
+    // Among equals the later cut: an activation function stays with the
+    // preceding layer, and the last stage also computes the loss.
     while (start + 1 < end &&
            Costliest(start + 1, end) <= Costliest(start, end))
       ++start;
     return start;
   }
 
-  std::vector<double> sums_;  // [i]: of the first i costs
+  std::vector<double> sums_;  // [i]: sum of the first i costs
   std::vector<double> best_;  // [i]: costliest stage of the first i layers
-  std::vector<std::vector<size_t>> starts_;  // of stage 1, 2, ..., by its end
+  std::vector<std::vector<size_t>>
+      starts_;  // of stage 1, 2, ..., by the stage's end
 };
 
 }  // namespace

@@ -23,9 +23,9 @@ struct Generator {
   absl::string_view name;
   int default_chunks;
   int only_chunks;  // or kAnyChunks
-  // Null where the schedule depends on costs.
+  // nullptr if the schedule depends on costs.
   Schedule (*make)(int p, int m, int v);
-  int least_per_rank = 0;  // micro-batches, for each rank
+  int least_per_rank = 0;  // micro-batches per rank
 };
 
 constexpr Generator kGenerators[] = {
@@ -40,13 +40,13 @@ constexpr Generator kGenerators[] = {
     {"zero_bubble_auto", 1, 1, nullptr},
 };
 
-// The simulation of a longer schedule takes gigabytes and tens of seconds.
+// Simulating a longer schedule takes gigabytes and tens of seconds.
 constexpr int64_t kMostMicroBatchesOfStages = int64_t{1} << 24;
 
-// A schedule's name, and the limit that may follow it: "zero_bubble_auto:6".
+// A schedule's name and its optional limit: "zero_bubble_auto:6".
 struct Request {
-  const Generator* generator = nullptr;  // null: not a name
-  int max_activations = 0;               // 0: none was given
+  const Generator* generator = nullptr;  // nullptr if not a name
+  int max_activations = 0;               // 0 if not given
 };
 
 Request Understand(absl::string_view name) {
@@ -97,7 +97,7 @@ absl::Status CheckMicroBatches(const Generator& generator,
 }
 
 absl::Status CheckSize(const ScheduleShape& shape, int chunks) {
-  // Those with chunks are cut from a whole number of rounds.
+  // Schedules with chunks are built from a whole number of rounds.
   const int64_t micro_batches =
       chunks == 1 ? shape.num_micro_batches
                   : std::max<int64_t>(shape.num_micro_batches,
@@ -209,9 +209,9 @@ Schedule MakeForwardSchedule(std::vector<int> rank_of_stage, int num_ranks,
   schedule.rank_of_stage = std::move(rank_of_stage);
   schedule.actions.resize(num_ranks);
   const Values values(schedule);
-  // A rank has time for `chunks` stages between two micro-batches; what a stage
-  // makes at an even time travels at the odd one after it. At one time, the
-  // last stage comes first.
+  // A rank has time for `chunks` stages between two micro-batches; a value made
+  // at an even time is sent at the following odd one. Later stages come first
+  // at equal times.
   const int num_stages = schedule.num_stages();
   const int chunks = (num_stages + num_ranks - 1) / num_ranks;
   std::multimap<std::pair<int, int>, Action> in_order;  // by time and -stage

@@ -19,15 +19,16 @@
 namespace rankwise {
 namespace {
 
-// No machine has more; a typo's number must not ask for memory without end.
+// No machine has more; a typo must not allocate unbounded memory.
 constexpr int32_t kHighestNumber = 1'000'000;
 
 constexpr absl::string_view kDigits = "0123456789";
 
-// What follows the two actions of a pair.
+// Suffix of a pair's cell.
 constexpr absl::string_view kOverlap = "OVERLAP_F_B";
 
-// Why a cell that torch.distributed.pipelining knows is none for us.
+// Returns why a cell is rejected, including cells that
+// torch.distributed.pipelining accepts.
 absl::string_view ReasonAgainst(absl::string_view cell) {
   if (absl::EndsWith(cell, kOverlap))
     return "an F and a B that overlap look like (0F3;3B1)OVERLAP_F_B";
@@ -59,7 +60,7 @@ absl::StatusOr<Action> ParseAction(absl::string_view cell) {
   return absl::InvalidArgumentError(ReasonAgainst(cell));
 }
 
-// The actions of a cell: one, or the two of a pair.
+// Returns the actions of a cell: one, or the two of a pair.
 absl::StatusOr<std::vector<Action>> ParseCell(absl::string_view cell) {
   absl::string_view pair = cell;
   if (!absl::ConsumePrefix(&pair, "(") ||

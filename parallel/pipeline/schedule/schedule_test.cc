@@ -19,8 +19,8 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Calls check(schedule, p, m, v) for all schedules, p <= 8, m <= 33 (and of
-// dualpipev m >= 2p) and, of interleaved_1f1b, v <= 4.
+// Calls check(schedule, p, m, v) for all schedules with p <= 8, m <= 33
+// (dualpipev: m >= 2p) and, for interleaved_1f1b, v <= 4.
 template <typename Check>
 void ForAllSchedules(Check check) {
   for (const std::string& name : ScheduleNames()) {
@@ -116,7 +116,7 @@ TEST(MakeScheduleTest, OneForwardOneBackward) {
             "2F0,2B0,2F1,2B1,2F2,2B2,2F3,2B3\n");
 }
 
-// As torch 2.11's ScheduleInterleaved1F1B and Megatron-LM order them.
+// The order of torch 2.11's ScheduleInterleaved1F1B and of Megatron-LM.
 TEST(MakeScheduleTest, Interleaved) {
   EXPECT_EQ(ToCsv(*MakeSchedule("interleaved_1f1b", {2, 4, 2})),
             "0F0,0F1,2F0,2F1,0F2,2B0,0F3,2B1,2F2,0B0,2F3,0B1,2B2,2B3,0B2,0B3\n"
@@ -137,7 +137,7 @@ TEST(MakeScheduleTest, ZeroBubbleH1) {
             "1F0,1I0,1F1,1I1,1W0,1F2,1I2,1W1,1W2\n");
 }
 
-// As torch 2.11's ScheduleZBVZeroBubble.
+// The order of torch 2.11's ScheduleZBVZeroBubble.
 TEST(MakeScheduleTest, ZeroBubbleV) {
   EXPECT_EQ(ToCsv(*MakeSchedule("zbv", {2, 3})),
             "0F0,0F1,0F2,3F0,3I0,3W0,3F1,3I1,3W1,0I0,0W0,3F2,3I2,3W2,0I1,0W1,"
@@ -152,7 +152,7 @@ TEST(MakeScheduleTest, ZeroBubbleH2) {
             "1F0,1I0,1F1,1I1,1F2,1I2,1W0,1F3,1I3,1W1,1W2,1W3\n");
 }
 
-// Written by torch 2.11's ScheduleDualPipeV.
+// The files were written by torch 2.11's ScheduleDualPipeV.
 TEST(MakeScheduleTest, DualPipeVIsTorchs) {
   for (const int p : {2, 4}) {
     const std::string path =
@@ -201,7 +201,7 @@ TEST(MakeScheduleTest, RefusesWithTheFlagThatIsWrong) {
   EXPECT_THAT(ErrorOf("zbv", {100000, 1}), HasSubstr("too large"));
 }
 
-// Within the test's limit only if ranks skip the turns in which they idle.
+// Within the test's time limit only if ranks skip the turns in which they idle.
 TEST(MakeScheduleTest, AStepMayBeMuchShorterThanThePipeline) {
   constexpr int kRanks = 1 << 17, kMicroBatches = 8;
   for (const char* name : {"1f1b", "zero_bubble_h1", "zero_bubble_h2"}) {
@@ -273,8 +273,8 @@ TEST(ForwardScheduleTest, AChain) {
               ElementsAre("1RECV_F0", "1F0", "1RECV_F1", "1F1"));
 }
 
-// The last stage is on rank 0 too: it starts the next micro-batch before the
-// first has come back.
+// The last stage is also on rank 0, which starts the next micro-batch before
+// the first returns.
 TEST(ForwardScheduleTest, AVShapeIsPipelined) {
   const Schedule schedule = MakeForwardSchedule({0, 1, 1, 0}, 2, 2);
   EXPECT_THAT(Text(schedule.actions[0]),
@@ -285,15 +285,16 @@ TEST(ForwardScheduleTest, AVShapeIsPipelined) {
                           "1F1", "2F1", "2SEND_F1"));
 }
 
-// Runs the lists with sends that wait for their receive and the other way
-// round, the strictest a backend can be. Returns the number of actions done.
+// Runs the lists with sends that wait for their receive and receives that wait
+// for their send, the strictest possible backend. Returns the number of
+// completed actions.
 size_t RunInLockstep(const Schedule& schedule) {
   const Values values(schedule);
   std::vector<size_t> next(schedule.actions.size());
   size_t done = 0;
   for (bool moved = true; moved;) {
     moved = false;
-    std::map<size_t, int> met;  // value -> rank that stands at its message
+    std::map<size_t, int> met;  // value -> rank waiting at its message
     for (int rank = 0; rank < schedule.num_ranks(); ++rank) {
       const std::vector<Action>& actions = schedule.actions[rank];
       if (next[rank] == actions.size()) continue;

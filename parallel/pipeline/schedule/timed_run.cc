@@ -30,7 +30,7 @@ double SecondsOf(ActionKind kind, const StageCosts& costs) {
   }
 }
 
-// Visits the actions in an order in which all that one needs is known.
+// Visits the actions in an order in which all needed times are known.
 class TimedRun {
  public:
   TimedRun(const Schedule& schedule, const SimulationCosts& costs,
@@ -66,12 +66,12 @@ class TimedRun {
     return costs_.stages[costs_.stages.size() == 1 ? 0 : stage];
   }
 
-  // When `value`, made at `seconds`, is where it is used.
+  // Returns the arrival time of `value`, made at `seconds`, where it is used.
   double Deliver(size_t value, double seconds) {
     if (!values_.CrossesRanks(value)) return seconds;
     const int from = values_.RankOfMaker(value);
     const int to = values_.RankOfUser(value);
-    // Both directions carry the output of the earlier of the two stages.
+    // Both directions have the size of the earlier stage's output.
     const StageCosts& sized =
         CostsOf(std::min(values_.MakerOf(value), values_.UserOf(value)));
     const double takes = costs_.link.alpha_seconds +

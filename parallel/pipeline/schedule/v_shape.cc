@@ -10,11 +10,11 @@
 namespace rankwise {
 namespace {
 
-// Two ways through the stages of a schedule in the shape of a V.
+// The two directions through the stages of a V-shaped schedule.
 enum Way { kDown, kUp };
 
-// The list of one rank, which has one stage on each way and counts the F, I and
-// W of each; B counts as both halves.
+// The list of one rank, which has one stage in each direction and counts each
+// stage's F, I and W; B counts as both halves.
 class RankList {
  public:
   RankList(int rank, int p, int m) : stages_{rank, 2 * p - 1 - rank}, m_(m) {}
@@ -22,7 +22,7 @@ class RankList {
   int Count(Way way, ActionKind kind) const {
     return counts_[way][static_cast<size_t>(kind)];
   }
-  // The next action of each kind in "FBIW" that `kinds` names.
+  // Adds the next action of each kind in `kinds`, letters of "FBIW".
   void Add(Way way, absl::string_view kinds) {
     for (const char letter : kinds) {
       const auto kind =
@@ -34,7 +34,7 @@ class RankList {
         actions_.push_back({stages_[way], micro_batch, kind});
     }
   }
-  // The next F of one way, and at the same time the next B of the other.
+  // Adds the next F of one direction, overlapped with the next B of the other.
   void AddPair(Way forward, Way backward) {
     Add(forward, "F");
     Add(backward, "B");
@@ -56,7 +56,7 @@ class RankList {
 std::vector<Action> ZbvActions(int rank, int p, int m) {
   const int n = std::max(m, 2 * p - 1);
   RankList list(rank, p, m);
-  // Warm-up, until the first micro-batch comes back up ...
+  // Warm-up, until the first micro-batch returns on the way up ...
   for (int i = 0; i < 2 * (p - rank) - 1; ++i) list.Add(kDown, "F");
   for (int i = 0; i < rank; ++i) {
     list.Add(kUp, "F");
@@ -70,7 +70,7 @@ std::vector<Action> ZbvActions(int rank, int p, int m) {
     list.Add(kDown, "IW");
     list.Add(kUp, "FIW");
   }
-  // Cool-down: the gradients that others wait for first.
+  // Cool-down: first the gradients that other ranks need.
   for (int i = 0; i < rank; ++i) {
     list.Add(kDown, "I");
     list.Add(kUp, "I");
@@ -85,7 +85,7 @@ std::vector<Action> ZbvActions(int rank, int p, int m) {
 std::vector<Action> DualPipeVActions(int rank, int p, int m) {
   const int below = p - 1 - rank;
   RankList list(rank, p, m);
-  // Warm-up, until the first micro-batch comes back up ...
+  // Warm-up, until the first micro-batch returns on the way up ...
   for (int i = 0; i < 2 * below; ++i) list.Add(kDown, "F");
   for (int i = 0; i <= rank; ++i) {
     list.Add(kDown, "F");
@@ -93,10 +93,11 @@ std::vector<Action> DualPipeVActions(int rank, int p, int m) {
   }
   // ... and turns.
   for (int i = 0; i < below; ++i) list.Add(kUp, "IWF");
-  // Steady state: one micro-batch down while one comes back, one up likewise.
+  // Steady state: one micro-batch down while one returns, then one up likewise.
   for (int i = 0; i <= m - 2 * p + rank; ++i) {
     if (i == 0 && below == 0) {
-      list.Add(kDown, "F");  // sooner done alone; all wait for it
+      list.Add(kDown,
+               "F");  // not paired: F ends sooner, and all ranks wait for it
       list.Add(kUp, "B");
     } else {
       list.AddPair(kDown, kUp);
@@ -107,7 +108,7 @@ std::vector<Action> DualPipeVActions(int rank, int p, int m) {
     list.Add(kUp, "B");
     list.AddPair(kUp, kDown);
   }
-  // Cool-down: in its second half W waits, so that gradients come sooner.
+  // Cool-down: in its second half W is deferred, so that gradients come sooner.
   std::deque<Way> waiting;
   for (int i = 0; i < 2 * (rank + 1); ++i) {
     const Way way = i % 2 == 0 ? kUp : kDown;
@@ -124,7 +125,7 @@ std::vector<Action> DualPipeVActions(int rank, int p, int m) {
   return list.Take();
 }
 
-// Of the schedules above, each of which makes the list of one rank.
+// Builds either schedule; `actions_of` returns the list of one rank.
 Schedule InVShape(int p, int m,
                   std::vector<Action> (*actions_of)(int rank, int p, int m)) {
   Schedule schedule = EmptySchedule(p, m, 2);

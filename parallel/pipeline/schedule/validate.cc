@@ -16,7 +16,7 @@ namespace {
 
 using Kind = ActionKind;
 
-// Which action of a stage needs which other of the same micro-batch.
+// Actions that need another action of the same stage and micro-batch.
 constexpr struct {
   Kind action, needed;
 } kNeedsOfKinds[] = {
@@ -28,7 +28,7 @@ constexpr struct {
     {Kind::kSendBackward, Kind::kInputGrad},
 };
 
-// One rank's messages with one other rank: positions in its list.
+// One rank's messages with one other rank, as positions in its list.
 using Messages = std::vector<size_t>;
 
 class Validator {
@@ -50,7 +50,7 @@ class Validator {
   absl::Status CheckOrder(int rank, size_t position) const;
   absl::Status CheckOverlap(int rank, size_t position) const;
   // Calls check(needed) for every action of the same rank that `action` needs;
-  // the first error.
+  // returns the first error.
   template <typename CheckNeeded>
   absl::Status ForEachNeeded(const Action& action, CheckNeeded check) const;
   absl::Status CheckMessages() const;
@@ -61,7 +61,7 @@ class Validator {
   std::vector<int> CycleFrom(int rank, const std::vector<size_t>& done) const;
   std::string DescribeWait(int rank, const std::vector<size_t>& done) const;
 
-  // Calls check(rank, position) for every action; the first error.
+  // Calls check(rank, position) for every action; returns the first error.
   template <typename CheckAction>
   absl::Status ForEachAction(CheckAction check) const {
     for (int rank = 0; rank < schedule_.num_ranks(); ++rank) {
@@ -72,7 +72,7 @@ class Validator {
     return absl::OkStatus();
   }
 
-  // "rank 1, action 5 (1F3)": positions in a rank's list count from 1.
+  // Returns "rank 1, action 5 (1F3)"; positions in messages count from 1.
   std::string Place(int rank, size_t position) const {
     return absl::StrCat("rank ", rank, ", action ", position + 1, " (",
                         ToString(schedule_.actions[rank][position]), ")");
@@ -144,8 +144,9 @@ absl::Status Validator::CheckRanks() const {
   return absl::OkStatus();
 }
 
-// Refuses fewer actions than stages times micro-batches, before a table of that
-// size is made: a file's numbers may be far larger than the file.
+// Refuses schedules with fewer actions than stages times micro-batches before
+// allocating a table of that size: a file's numbers may be far larger than the
+// file.
 absl::Status Validator::CheckForwards() const {
   const size_t cells = values_.count() / 2;
   size_t num_actions = 0;
@@ -166,8 +167,8 @@ absl::Status Validator::CheckForwards() const {
                  "");
 }
 
-// Refuses a stage, micro-batch or rank that does not exist, an action on
-// another rank than its stage's, and a doubled one.
+// Refuses a nonexistent stage, micro-batch or rank, an action on a different
+// rank than its stage's, and a duplicate action.
 absl::Status Validator::AddToTable(int rank, size_t position) {
   const Action& action = schedule_.actions[rank][position];
   if (action.stage < 0 || action.stage >= schedule_.num_stages())
@@ -184,13 +185,13 @@ absl::Status Validator::AddToTable(int rank, size_t position) {
   if (positions.empty()) positions.resize(values_.count() / 2, kMissing);
   int32_t& cell = positions[Cell(action)];
   if (cell != kMissing)
-    return Refuse(rank, position, "doubled: it is this rank's action ",
+    return Refuse(rank, position, "duplicate: it is this rank's action ",
                   cell + 1, " too");
   cell = static_cast<int32_t>(position);
   return absl::OkStatus();
 }
 
-// One F, and one B or both of I and W.
+// Requires one F, and one B or both of I and W.
 absl::Status Validator::CheckComplete(int stage, int micro_batch) const {
   const Action forward = {stage, micro_batch, Kind::kForward};
   const Action whole = {stage, micro_batch, Kind::kBackward};
@@ -201,7 +202,7 @@ absl::Status Validator::CheckComplete(int stage, int micro_batch) const {
     for (const Action& half : {input, weight}) {
       if (Has(half))
         return Refuse(schedule_.rank_of_stage[stage], PositionOf(half),
-                      "doubled: ", ToString(whole), " computes it already");
+                      "duplicate: ", ToString(whole), " computes it already");
     }
     return absl::OkStatus();
   }
@@ -211,7 +212,7 @@ absl::Status Validator::CheckComplete(int stage, int micro_batch) const {
   return absl::OkStatus();
 }
 
-// Those that are missing are left to the other checks.
+// Missing actions are left to the other checks.
 template <typename CheckNeeded>
 absl::Status Validator::ForEachNeeded(const Action& action,
                                       CheckNeeded check) const {
@@ -232,7 +233,7 @@ absl::Status Validator::ForEachNeeded(const Action& action,
                             : absl::OkStatus();
 }
 
-// What an action needs of its own rank comes before it.
+// Requires an action's needs on its own rank to precede it.
 absl::Status Validator::CheckOrder(int rank, size_t position) const {
   RETURN_IF_ERROR(ForEachNeeded(
       schedule_.actions[rank][position], [&](const Action& needed) {
@@ -244,7 +245,7 @@ absl::Status Validator::CheckOrder(int rank, size_t position) const {
   return CheckOverlap(rank, position);
 }
 
-// Only a B, with the F before it, of another stage or micro-batch.
+// Accepts only a B with the preceding F, of another stage or micro-batch.
 absl::Status Validator::CheckOverlap(int rank, size_t position) const {
   const std::vector<Action>& actions = schedule_.actions[rank];
   const Action& action = actions[position];
@@ -262,9 +263,9 @@ absl::Status Validator::CheckOverlap(int rank, size_t position) const {
   return absl::OkStatus();
 }
 
-// Every value that another rank needs is sent and received once, no other is,
-// and two ranks issue what passes between them in the same order, one by one:
-// for backends that match messages by their order (NCCL).
+// Requires one send and one receive for every value that another rank needs,
+// and no other messages; and that two ranks issue their messages in the same
+// order, one by one, for backends that match messages by order (NCCL).
 absl::Status Validator::CheckMessages() const {
   std::map<std::pair<int, int>, Messages> all;
   RETURN_IF_ERROR(ForEachAction([&](int rank, size_t i) {
@@ -286,7 +287,7 @@ absl::Status Validator::CheckMessages() const {
   return absl::OkStatus();
 }
 
-// A send and receive for each value that another rank needs.
+// Requires a send and a receive for a value that another rank needs.
 absl::Status Validator::CheckPresent(const Action& computation) const {
   const size_t value = values_.MadeBy(computation);
   if (value == Values::kNone || !values_.CrossesRanks(value))
@@ -298,7 +299,7 @@ absl::Status Validator::CheckPresent(const Action& computation) const {
   return absl::OkStatus();
 }
 
-// Both hold the same values, since each is sent and received once.
+// Both lists hold the same values, since each is sent and received once.
 absl::Status Validator::CheckSameOrder(std::pair<int, int> ranks,
                                        const Messages& mine,
                                        const Messages& theirs) const {
@@ -318,8 +319,9 @@ absl::Status Validator::CheckSameOrder(std::pair<int, int> ranks,
   return absl::OkStatus();
 }
 
-// The schedule is complete, with every rank's own order right. The error names
-// the cycle, one rank a line. Below, `done` is as DryRun returns it.
+// Requires a complete schedule in which every rank's own order is right. The
+// error names the cycle, one rank per line. `done` is DryRun's result, also
+// below.
 absl::Status Validator::CheckNoDeadlock() const {
   const std::vector<size_t> done = DryRun(schedule_, [](int, size_t) {});
   for (int rank = 0; rank < schedule_.num_ranks(); ++rank) {
@@ -333,9 +335,9 @@ absl::Status Validator::CheckNoDeadlock() const {
   return absl::OkStatus();
 }
 
-// The ranks of the cycle, each waiting for the next, the last for the first.
-// Every stuck rank waits for a stuck one, so that following them from any of
-// them ends in a cycle.
+// Returns the ranks of the cycle, each waiting for the next, the last for the
+// first. Every stuck rank waits for another stuck rank, so following the waits
+// from any of them leads to a cycle.
 std::vector<int> Validator::CycleFrom(int rank,
                                       const std::vector<size_t>& done) const {
   std::vector<int> path;
@@ -349,13 +351,13 @@ std::vector<int> Validator::CycleFrom(int rank,
   return path;
 }
 
-// "rank 0, action 2 (0B0) waits for 1B0, which is action 5 of rank 1".
+// Returns "rank 0, action 2 (0B0) waits for 1B0, which is action 5 of rank 1".
 std::string Validator::DescribeWait(int rank,
                                     const std::vector<size_t>& done) const {
   const size_t value = values_.NeededBy(schedule_.actions[rank][done[rank]]);
   const int other = values_.RankOfMaker(value);
   const std::vector<Action>& others = schedule_.actions[other];
-  // Where there is communication, what has to happen is the send.
+  // With communication, the rank waits for the send.
   const auto awaited =
       std::find_if(others.begin(), others.end(), [&](const Action& action) {
         return has_communication_

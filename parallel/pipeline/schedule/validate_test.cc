@@ -26,11 +26,11 @@ std::string ErrorOf(const std::string& csv) { return ErrorOf(Parse(csv)); }
 TEST(ValidateTest, CountsActivations) {
   EXPECT_THAT(Validate(Parse("0F0,0F1,0B0,0F2,0B1,0B2\n"))->peak_activations,
               ElementsAre(2));
-  // Those of I without W are still there.
+  // Activations with an I but no W still count.
   EXPECT_THAT(Validate(Parse("0F0,0I0,0F1,0I1,0F2,0W0,0I2,0W1,0W2\n"))
                   ->peak_activations,
               ElementsAre(3));
-  // Of two stages, summed.
+  // Summed over two stages.
   EXPECT_THAT(
       Validate(Parse("0F0,1F0,0F1,1F1,1B0,0B0,1B1,0B1\n"))->peak_activations,
       ElementsAre(4));
@@ -44,15 +44,16 @@ TEST(ValidateTest, Missing) {
   EXPECT_EQ(ErrorOf("0F0,0I0\n"),
             "rank 0: missing action 0W0 (the other half of I)");
   EXPECT_EQ(ErrorOf("0F0,0B0\n\n1F0,1B0\n"), "rank 1 has no actions");
-  // A table of all that these numbers say would not fit into memory.
+  // A table of the size that these numbers imply would not fit into memory.
   EXPECT_EQ(ErrorOf("0F1000000,0B1000000\n"), "rank 0: missing action 0F0");
 }
 
 TEST(ValidateTest, Doubled) {
-  EXPECT_EQ(ErrorOf("0F0,0B0,0F0\n"),
-            "rank 0, action 3 (0F0): doubled: it is this rank's action 1 too");
+  EXPECT_EQ(
+      ErrorOf("0F0,0B0,0F0\n"),
+      "rank 0, action 3 (0F0): duplicate: it is this rank's action 1 too");
   EXPECT_EQ(ErrorOf("0F0,0B0,0W0\n"),
-            "rank 0, action 3 (0W0): doubled: 0B0 computes it already");
+            "rank 0, action 3 (0W0): duplicate: 0B0 computes it already");
 }
 
 TEST(ValidateTest, UseBeforeDefinition) {
@@ -106,7 +107,7 @@ TEST(ValidateTest, ADeadlockIsDescribedAsACircle) {
             "rank 0");
 }
 
-// Rank 0 waits for ranks 1 and 2, which are the cycle.
+// Rank 0 waits for ranks 1 and 2, which form the cycle.
 TEST(ValidateTest, OnlyTheCircleIsNamed) {
   const std::string error = ErrorOf(
       "0F0,0F1,0B0,0B1\n"
@@ -144,7 +145,7 @@ TEST(ValidateTest, CommunicationInTheWrongPlace) {
               HasSubstr("(0RECV_F0): there is no other rank"));
 }
 
-// Two messages that both sides issue in another order.
+// Two messages that the sides issue in different orders.
 constexpr char kCrossed[] =
     "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1\n"
     "1RECV_F0,1F0,1B0,1SEND_B0,1RECV_F1,1F1,1B1,1SEND_B1\n";
@@ -156,8 +157,8 @@ TEST(ValidateTest, TwoRanksMustIssueInTheSameOrder) {
             "both must issue them in the same order");
 }
 
-// Two rounds over three ranks, where ranks 0 and 1 compute in time and send too
-// late. Without the sends it could run.
+// Two rounds over three ranks; ranks 0 and 1 compute in time but send too late.
+// Without the sends the schedule could run.
 TEST(ValidateTest, ADeadlockOfCommunication) {
   const Schedule schedule = Parse(
       "0F0,0SEND_F0,0F1,3RECV_F0,3F0,3SEND_F0,0SEND_F1,3RECV_F1,3F1,3SEND_F1,"

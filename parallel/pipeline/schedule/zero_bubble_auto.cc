@@ -11,27 +11,28 @@
 namespace rankwise {
 namespace {
 
-// What a rank does with a gap that is shorter than a W.
+// A rank's use of a gap that is shorter than a W.
 enum class ShortGap { kWait, kFill, kFillIfIdleMost };
 
-// One choice for each of the rules that contend.
+// One choice for each of the competing rules.
 struct Rules {
   ShortGap short_gap = ShortGap::kWait;
-  // Let an F wait that would delay a gradient whose arrival is known.
+  // Delay an F that would delay a gradient with a known arrival time.
   bool forward_waits = false;
-  // Free memory for an F, by a W, before an I that is there.
+  // Free memory for an F, by a W, before running an available I.
   bool forward_first = false;
-  // Keep no more F without their I than 1F1B: p - rank.
+  // Store no more F without their I than 1F1B does: p - rank.
   bool as_deep_as_1f1b = false;
 };
 
 constexpr double kLater = std::numeric_limits<double>::infinity();
 constexpr double kUnknown = -1;
-// Times that differ by less are equal: sums of the same costs in two orders.
+// Smaller differences are rounding: the same costs are summed in different
+// orders.
 constexpr double kRoundingSeconds = 1e-9;
 
-// Plans all ranks side by side in the order of time. A rank is asked what to do
-// whenever it is done with something or learns of an arrival.
+// Plans all ranks side by side in time order. A rank decides on its next action
+// whenever it becomes free or an arrival becomes known.
 class Planner {
  public:
   Planner(int p, int m, int max_activations, const SimulationCosts& costs,
@@ -62,24 +63,24 @@ class Planner {
 
  private:
   struct Rank {
-    int forwards = 0, input_grads = 0, weight_grads = 0;  // done
-    bool forward_turn = false;  // the last of F and I was an I
+    int forwards = 0, input_grads = 0, weight_grads = 0;  // completed
+    bool forward_turn = false;  // whether the last of F and I was an I
     double free_at = 0, idle_seconds = 0;
-    // When what F and what I need is here, by micro-batch.
+    // Arrival times of the inputs of F and the gradients of I, by micro-batch.
     std::vector<double> input_at, gradient_at;
   };
 
   const StageCosts& CostsOf(int rank) const {
     return costs_.stages[costs_.stages.size() == 1 ? 0 : rank];
   }
-  // Of a message between `rank` and the next.
+  // Returns the duration of a message between `rank` and the next.
   double MessageSeconds(int rank) const {
     return costs_.link.alpha_seconds +
            CostsOf(rank).output_bytes * costs_.link.beta_seconds_per_byte;
   }
 
-  // The earliest that the next F's input, or the next I's gradient, can be
-  // here; kLater if there is no such F or I yet.
+  // Return the earliest arrival of the next F's input, or of the next I's
+  // gradient; kLater if there is no such F or I yet.
   double NextInput(int number, double now) const {
     const Rank& rank = ranks_[number];
     if (rank.forwards == m_) return kLater;
@@ -108,7 +109,7 @@ class Planner {
   Schedule schedule_;
   std::vector<Rank> ranks_;
   std::map<std::pair<int, int>, double> link_free_seconds_;
-  using Wake = std::pair<double, int>;  // when, which rank
+  using Wake = std::pair<double, int>;  // time, rank
   std::priority_queue<Wake, std::vector<Wake>, std::greater<Wake>> wake_;
 };
 
@@ -177,7 +178,7 @@ void Planner::Start(int number, ActionKind kind, double now) {
   wake_.push({rank.free_at, number});
 }
 
-// What `from` makes until it is free again.
+// Sends the value that `from` makes until it is free again.
 void Planner::Send(ActionKind kind, int from, int to, int micro_batch,
                    double now) {
   double& link_free = link_free_seconds_[{from, to}];

@@ -35,7 +35,7 @@ int Peak(const Schedule& schedule) {
                            facts.peak_activations.end());
 }
 
-// Stages that cost alike or not, and links that take time or not.
+// Equal or different stages, with and without message time.
 SimulationCosts RandomCosts(int p, std::mt19937* random) {
   std::uniform_real_distribution<double> seconds(0.5, 2);
   SimulationCosts costs;
@@ -83,7 +83,7 @@ TEST(ZeroBubbleAutoTest, KeepsTheLimitWhateverItIs) {
   EXPECT_EQ(Peak(*MakeSchedule("zero_bubble_auto", {4, 8})), 4);
 }
 
-// The heuristic finds what the paper made by hand.
+// The heuristic finds the paper's handcrafted schedules.
 TEST(ZeroBubbleAutoTest, EqualCosts) {
   for (const int p : {4, 8}) {
     const ScheduleShape shape = {p, 4 * p};
@@ -92,8 +92,8 @@ TEST(ZeroBubbleAutoTest, EqualCosts) {
   }
 }
 
-// The last stage is the slowest, and others have W to spare, in no order that a
-// formula knows: 46.6 s instead of 49.6 s.
+// The last stage is the slowest, and others have spare W, in an order that no
+// formula gives: 46.6 s instead of 49.6 s.
 TEST(ZeroBubbleAutoTest, UnequalStages) {
   const SimulationCosts costs = {
       .stages = {{0.5, 0.5, 2}, {1, 0.5, 0.5}, {1, 0.5, 2}, {1.5, 1.5, 0.5}},

@@ -1,4 +1,4 @@
-// The simulator against the papers: everything that has a closed form.
+// The simulator compared to the papers' closed forms.
 
 #include <algorithm>
 #include <string>
@@ -29,15 +29,15 @@ Bubbles SimulatedBubbles(const std::string& name, const ScheduleShape& shape,
       Simulate(schedule, {.stages = {costs}, .overlap = overlap}).value());
 }
 
-// In whole micro-batches, of the rank that keeps most.
+// Returns the peak of any rank in whole micro-batches.
 double PeakActivations(const std::string& name, const ScheduleShape& shape) {
   const std::vector<int> peaks =
       Validate(MakeSchedule(name, shape).value())->peak_activations;
   return 1.0 * *std::max_element(peaks.begin(), peaks.end()) / shape.chunks;
 }
 
-// Calls check(shape) for p <= 6, m <= 18 and the v that the schedule takes; of
-// dualpipev m >= 2p.
+// Calls check(shape) for p <= 6, m <= 18 and the v that the schedule supports;
+// for dualpipev m >= 2p.
 template <typename Check>
 void ForShapes(const std::string& name, Check check) {
   const int least_v = name == "zbv" || name == "dualpipev" ? 2 : 1;
@@ -89,8 +89,7 @@ TEST(FormulasTest, PeakActivationsAreTheTables) {
   }
 }
 
-// The formulas are there wherever the papers claim them, with the papers'
-// values.
+// Formulas exist wherever the papers claim them, with the papers' values.
 TEST(FormulasTest, ClosedFormsOfThePapers) {
   ForShapes("naive", [](const ScheduleShape& shape) {
     const int p = shape.num_ranks;
@@ -123,7 +122,8 @@ TEST(FormulasTest, ClosedFormsOfThePapers) {
   });
 }
 
-// By the wall: (p-1)(F+B-2W) seconds, with B = I + W, where W fills idle time.
+// By the wall clock: (p-1)(F+B-2W) seconds, with B = I + W, if W fills idle
+// time.
 TEST(FormulasTest, BubbleTimeOfZeroBubbleH1) {
   for (const StageCosts& costs :
        {Costs(1, 1, 1), Costs(3, 5, 2), Costs(5, 1, 1), Costs(2, 4, 0.5)}) {
@@ -150,8 +150,8 @@ TEST(FormulasTest, BubblesOfTorchsTables) {
   EXPECT_NEAR(wall_percent("zbv", 8, 32), 3.5, 0.05);
 }
 
-// Qi et al. 2024, table 1: (p-1)(F+I-2W) seconds on the first rank, and no more
-// than 2p-1 micro-batches anywhere; by the wall clock (p-1)F where F = I = W.
+// Qi et al. 2024, table 1: (p-1)(F+I-2W) seconds on the first rank, and at most
+// 2p-1 micro-batches anywhere; by the wall clock (p-1)F if F = I = W.
 TEST(FormulasTest, ZeroBubbleH2AtThePapersSizes) {
   for (const int p : {4, 8}) {
     const ScheduleShape shape = {p, 4 * p, 1};
@@ -169,18 +169,19 @@ TEST(FormulasTest, ZeroBubbleH2AtThePapersSizes) {
   }
 }
 
-// Qi et al. 2024, section 6: each rank keeps what 1F1B's first keeps.
+// Qi et al. 2024, section 6: each rank stores as much as 1F1B's first rank.
 TEST(FormulasTest, ZeroBubbleVKeepsTheMemoryOfOneForwardOneBackward) {
   for (const int p : {4, 8}) {
     const ScheduleFacts facts = *Validate(*MakeSchedule("zbv", {p, 4 * p}));
     for (const int stages : facts.peak_activations)
-      EXPECT_LE(stages, 2 * p);  // two of them are a micro-batch
+      EXPECT_LE(stages, 2 * p);  // two stages are one micro-batch
   }
 }
 
 // DeepSeek-V3, table 2, for PP = 2p stages: (PP/2-1)(F&B+B-3W) and PP+1 stages'
-// activations. With F = I = W and pairs that overlap, the last rank idles just
-// this; in order it idles less, since the ranks' pairs take equally long.
+// activations. With F = I = W and overlapping pairs, the last rank idles
+// exactly this long; in order it idles less, since the ranks' pairs take
+// equally long.
 TEST(FormulasTest, DualPipeVAtThePapersSizes) {
   for (const int p : {4, 8}) {
     const ScheduleShape shape = {p, 2 * p + 2, 2};
@@ -198,7 +199,7 @@ TEST(FormulasTest, DualPipeVAtThePapersSizes) {
     EXPECT_NEAR(most_idle(Costs(1, 1, 1), 1), p - 1, 1e-9);
     EXPECT_EQ(papers(Costs(1, 1, 1), 0), 2 * (p - 1));
     EXPECT_NEAR(most_idle(Costs(1, 1, 1), 0), p - 1, 1e-9);
-    // Elsewhere it is an estimate, from above where I >= F.
+    // For other costs it is an estimate, an upper bound if I >= F.
     EXPECT_LE(most_idle(Costs(3, 5, 2), 1), papers(Costs(3, 5, 2), 1));
     EXPECT_GE(most_idle(Costs(3, 5, 2), 1), 0.85 * papers(Costs(3, 5, 2), 1));
     EXPECT_EQ(PeakActivations("dualpipev", shape), (2 * p + 1) / 2.0);

@@ -8,7 +8,7 @@
 namespace rankwise {
 namespace {
 
-// The buffers of receives, by size; later receives use them again.
+// The buffers of receives, by size; reused by later receives.
 class ReceiveBuffers {
  public:
   void Take(double bytes) {
@@ -29,8 +29,8 @@ class ReceiveBuffers {
   double bytes_ = 0;
 };
 
-// The values of all ranks, in arrays for speed: a planner asks for thousands of
-// schedules.
+// The values of all ranks, in arrays for speed: a planner evaluates thousands
+// of schedules.
 struct AllValues {
   struct Made {
     double bytes = 0;
@@ -53,8 +53,8 @@ class RankMemory {
 
   double now() const { return kept_ + received_.bytes(); }
 
-  // Returns what is held as `action`'s forward ends or its backward begins;
-  // nothing for other actions.
+  // Returns the bytes held when `action`'s forward ends or its backward begins;
+  // nullopt for other actions.
   std::optional<double> Perform(const Action& action) {
     const StageBytes& stage = memory_.stages[static_cast<size_t>(action.stage)];
     switch (action.kind) {
@@ -75,7 +75,7 @@ class RankMemory {
         break;
       case ActionKind::kSendForward:
       case ActionKind::kSendBackward:
-        break;  // the sent value stays where it is
+        break;  // the sent value stays allocated
     }
     return std::nullopt;
   }
@@ -125,7 +125,7 @@ class RankMemory {
     if (made.holders > 0 && --made.holders == 0) kept_ -= made.bytes;
   }
 
-  // `value` has been received, which shows that sent values have arrived.
+  // Frees the sent values whose arrival the received `value` proves.
   void TakeArrivals(size_t value) {
     all_.releases.VisitArrived(value, [this](size_t sent) { Drop(sent); });
   }
@@ -149,8 +149,8 @@ class RankMemory {
 StageBytes StageBytesOf(const StageParts& parts, bool recompute) {
   StageBytes stage = {.input = parts.input, .output = parts.output};
   const double kept = parts.kept - (parts.keeps_input ? parts.input : 0);
-  // The first stage has no input gradient, and leaves everything to W; the
-  // gradient of its output takes the place of the output.
+  // The first stage has no input gradient and leaves everything to W; the
+  // gradient of its output replaces the output.
   const bool is_first = parts.input == 0;
   stage.until_weight_grad =
       kept + (is_first ? parts.output : parts.until_weight_grad);

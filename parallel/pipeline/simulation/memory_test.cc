@@ -1,4 +1,4 @@
-// Worked out by hand. A message is one byte, and a stage keeps ten.
+// Computed by hand. A message is one byte, and a stage stores ten.
 #include "parallel/pipeline/simulation/memory.h"
 
 #include <string>
@@ -42,8 +42,8 @@ TEST(PeakBytesTest, MessagesOf1F1B) {
   EXPECT_EQ(PeakOf("1f1b", {2, 4}, {1}), kKept + 3);
 }
 
-// ... 1I1 1SEND_B1 1RECV_F2 1W0 1F2: inputs 1 and 2, a gradient that was sent,
-// and the buffer of input 0, which W0 has freed.
+// ... 1I1 1SEND_B1 1RECV_F2 1W0 1F2: inputs 1 and 2, a sent gradient, and the
+// buffer of input 0, which W0 has freed.
 TEST(PeakBytesTest, BuffersOfReceivesStayForLaterOnes) {
   EXPECT_EQ(PeakOf("zero_bubble_h1", {2, 4}, {1}), kKept + 4);
 }
@@ -66,7 +66,7 @@ TEST(PeakBytesTest, OfEachRankIsThatOfItAlone) {
   }
 }
 
-// The output, the input that it is copied to, and the buffer for its gradient.
+// The output, its copy as the input, and the buffer for its gradient.
 TEST(PeakBytesTest, RanksOfOneProcessHoldWhatTheyHoldTogether) {
   EXPECT_EQ(PeakOf("naive", {2, 1}, {0}), kKept + 2);
   EXPECT_EQ(PeakOf("naive", {2, 1}, {1}), kKept + 1);
@@ -77,8 +77,8 @@ TEST(PeakBytesTest, StagesOfOneRankShareAMessage) {
   EXPECT_EQ(PeakOf("interleaved_1f1b", {1, 1, 2}, {0}), 2 * kKept + 1);
 }
 
-// At 0B2 an output that was sent, two buffers for gradients, and all of one
-// micro-batch; at 1B1 an input, the next one, and a gradient that was sent.
+// At 0B2: a sent output, two buffers for gradients, and all of one micro-batch;
+// at 1B1: an input, the next one, and a sent gradient.
 TEST(PeakBytesTest, RecomputingKeepsInputsAndOneMicroBatch) {
   std::vector<StageBytes> stages = Stages(2);
   for (StageBytes& stage : stages) {

@@ -26,17 +26,17 @@ void SortByStart(Timeline& timeline) {
   }
 }
 
-// A value on its way to another rank.
+// A value to be sent to another rank.
 struct Message {
-  double seconds;  // when it would be sent
+  double seconds;  // send time
   size_t value;
-  size_t behind;  // the number of its rank's computations that come before it
+  size_t behind;  // number of its rank's computations that precede it
 };
 
-// All messages by the time at which they would be sent if every F, I and W took
-// equally long, and B twice as long. Any order of this kind, in which each
-// message comes after those that had to be there before it was made, leads to
-// lists that cannot deadlock; this one is near the order in real time.
+// Returns all messages by send time, if every F, I and W took equally long and
+// B twice as long. Any order in which each message follows those that had to
+// arrive before its computation leads to lists that cannot deadlock; this one
+// is close to the real order.
 std::vector<Message> MessagesInOrder(const Values& values,
                                      const Timeline& timeline) {
   std::vector<Message> messages;
@@ -63,10 +63,10 @@ double Mean(const std::vector<double>& values) {
          static_cast<double>(values.size());
 }
 
-// Mean over ranks of k / (steps + k), k = 0 .. p-1 ranks away from the last:
-// what 1F1B and its kin idle between their first and last action. Rank r starts
-// r forwards after the first and ends r backwards before the end, so that its
-// idle time is that of a pipeline of p - r ranks.
+// Returns the mean over ranks of k / (steps + k), k = 0 .. p-1 ranks before the
+// last: the idle share of 1F1B and similar schedules between a rank's first and
+// last action. Rank r starts r forwards after the first and ends r backwards
+// before the end, so its idle time is that of a pipeline of p - r ranks.
 double MeanOverShorterPipelines(int p, double steps) {
   double sum = 0;
   for (int k = 0; k < p; ++k) sum += k / (steps + k);
@@ -74,7 +74,7 @@ double MeanOverShorterPipelines(int p, double steps) {
 }
 
 ScheduleFormulas Naive(int p, int m) {
-  // Rank r's part of the p*m turns is all but the first r half-turns each way.
+  // Rank r spans the p*m turns except the first r half-turns in each direction.
   double sum = 0;
   for (int rank = 0; rank < p; ++rank) {
     const double turns = static_cast<double>(p) * m - rank;
@@ -105,10 +105,10 @@ ScheduleFormulas Interleaved(int p, int m, int v) {
               std::min(2.0 * (p - 1) + (v - 1.0) * p + 1, steps) / v};
 }
 
-// Qi et al. 2024, table 1: (p-1)(F+I-W), where W fits into the time that 1F1B
-// waits, W <= F and W <= I. A longer W leaves what no schedule of this
-// placement avoids: (p-1)F until the last rank starts, (p-1)I until the first
-// gradient is at the first rank.
+// Qi et al. 2024, table 1: (p-1)(F+I-W), if W fits into 1F1B's idle time, W <=
+// F and W <= I. With a longer W there remains the idle time of any schedule
+// with this placement: (p-1)F until the last rank starts, (p-1)I until the
+// first gradient reaches the first rank.
 ScheduleFormulas HandcraftedH1(int p, int m, const StageCosts& costs) {
   ScheduleFormulas formulas;
   formulas.peak_activations = std::min(p, m);
@@ -124,10 +124,10 @@ ScheduleFormulas HandcraftedH1(int p, int m, const StageCosts& costs) {
   return formulas;
 }
 
-// Within its span a rank waits for gradients only, (F+I-2W) for each rank after
-// it: Qi et al. 2024, table 1; and where W >= F fills that, for I - F. By the
-// wall clock there are the (p-1)F until the last rank starts, too, which the
-// paper avoids: its optimizer steps have no barrier (section 4).
+// Within its span a rank waits for gradients only, (F+I-2W) per later rank: Qi
+// et al. 2024, table 1; if W >= F fills that, for I - F. The wall clock adds
+// the (p-1)F until the last rank starts, which the paper avoids: its optimizer
+// steps have no barrier (section 4).
 ScheduleFormulas HandcraftedH2(int p, int m, const StageCosts& costs) {
   ScheduleFormulas formulas;
   formulas.peak_activations = std::min(2 * p - 1, m);
@@ -144,10 +144,10 @@ ScheduleFormulas HandcraftedH2(int p, int m, const StageCosts& costs) {
   return formulas;
 }
 
-// Where F = I = W, pairs in order take 3F and overlapped ones 2F: rank r idles
-// (p-1-r)F before its last action, in order, and nowhere where pairs overlap,
-// but then rank r has less to overlap by rF. For other costs DeepSeek-AI's
-// table 2 of the V3 report, of 2p = PP stages, whose F&B is what a pair takes.
+// If F = I = W, a pair takes 3F in order and 2F overlapped. In order, rank r
+// idles (p-1-r)F before its last action; overlapped it never idles, but has rF
+// less to overlap. For other costs table 2 of DeepSeek-AI's V3 report, with 2p
+// = PP stages, where F&B is the duration of a pair.
 ScheduleFormulas OverlappedV(int p, int m, const StageCosts& costs,
                              double overlap) {
   const double f = costs.forward_seconds, w = costs.weight_grad_seconds,
@@ -170,8 +170,8 @@ ScheduleFormulas OverlappedV(int p, int m, const StageCosts& costs,
   return formulas;
 }
 
-// Qi et al. 2024, section 6: no bubble within a rank's span where F = I = W,
-// once there are micro-batches enough to fill the warm-up.
+// Qi et al. 2024, section 6: no bubble within a rank's span if F = I = W and
+// there are enough micro-batches to fill the warm-up.
 ScheduleFormulas HandcraftedV(int p, int m, const StageCosts& costs) {
   ScheduleFormulas formulas;
   formulas.peak_activations = std::min(p, m);
@@ -208,12 +208,12 @@ absl::StatusOr<Schedule> AddCommunication(const Schedule& compute) {
   ASSIGN_OR_RETURN(const Timeline timeline,
                    Simulate(schedule, {.stages = {StageCosts{}}, .link = {}}));
   const Values values(schedule);
-  // By rank: the number of computations before it, and the communication.
+  // By rank: communication, with the number of computations before it.
   std::vector<std::vector<std::pair<size_t, Action>>> insertions(
       schedule.actions.size());
-  // [rank, peer]: behind how many computations of the rank they last met. A
-  // receive goes right behind what its rank last issued with the same peer: no
-  // earlier, or the two ranks would issue in different orders.
+  // [rank, peer]: number of the rank's computations before their last common
+  // message. A receive directly follows its rank's last operation with the same
+  // peer; any earlier, and the two ranks would issue in different orders.
   std::map<std::pair<int, int>, size_t> last_met;
   for (const Message& message : MessagesInOrder(values, timeline)) {
     const int from = values.RankOfMaker(message.value);

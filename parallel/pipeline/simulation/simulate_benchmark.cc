@@ -1,5 +1,5 @@
-// How long the passes over a schedule take; 1F1B on 1024 ranks with 4096
-// micro-batches is the largest.
+// Times the passes over a schedule; the largest is 1F1B on 1024 ranks with 4096
+// micro-batches.
 #include <benchmark/benchmark.h>
 
 #include "parallel/pipeline/schedule/schedule.h"
@@ -35,7 +35,7 @@ void BM_Validate(benchmark::State& state) {
   CountActions(state);
 }
 
-// Validates, too.
+// Includes validation.
 void BM_Simulate(benchmark::State& state) {
   const Schedule schedule = OfSize(state);
   const SimulationCosts costs = {.stages = {StageCosts{}}, .link = {}};

@@ -22,7 +22,7 @@ using ::testing::DoubleEq;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// "0F0:0-1" for each span of a rank, in order.
+// Returns "0F0:0-1" for each span of a rank, in order.
 std::vector<std::string> Spans(const Timeline& timeline, int rank) {
   std::vector<std::string> spans;
   for (const Span& span : timeline.ranks[rank]) {
@@ -111,7 +111,7 @@ TEST(SimulateTest, CommunicationActionsAreIgnored) {
   }
 }
 
-// The pair is F for 1 s and B for 2 s, in order, half and wholly overlapped.
+// The pair is F for 1 s and B for 2 s: in order, half and fully overlapped.
 TEST(SimulateTest, APairTakesAsLongAsItDoesNotOverlap) {
   const Schedule schedule =
       *ParseScheduleCsv("pair", "0F0,(0F1;0B0)OVERLAP_F_B,0B1\n");
@@ -127,7 +127,7 @@ TEST(SimulateTest, APairTakesAsLongAsItDoesNotOverlap) {
               ElementsAre("0F0:0-1", "0F1:1-2", "0B0:1-3", "0B1:3-5"));
 }
 
-// B is the shorter one; what comes next waits for the end of both.
+// B is the shorter one; the next action waits for the end of both.
 TEST(SimulateTest, TheLongerOfAPairCounts) {
   const Timeline timeline =
       *Simulate(*ParseScheduleCsv("pair", "0F0,(0F1;0B0)OVERLAP_F_B,0B1\n"),
@@ -160,7 +160,7 @@ TEST(SimulateTest, FailsAsValidateDoes) {
               HasSubstr("deadlock"));
 }
 
-// One string per rank.
+// Returns one string per rank.
 std::vector<std::string> Lists(const Schedule& schedule) {
   std::vector<std::string> lists;
   for (const std::vector<Action>& actions : schedule.actions) {
@@ -219,8 +219,8 @@ TEST(AddCommunicationTest, IsValidAndKeepsTheComputationForEveryShape) {
   }
 }
 
-// A valid schedule of no known kind: stages on any ranks, actions in any order
-// that they can run in.
+// Returns a valid schedule of no known kind: stages on any ranks, actions in
+// any runnable order.
 Schedule RandomSchedule(std::mt19937* random) {
   const auto below = [&](int limit) {
     return static_cast<int>((*random)() % static_cast<unsigned>(limit));
@@ -235,7 +235,7 @@ Schedule RandomSchedule(std::mt19937* random) {
   }
   std::shuffle(schedule.rank_of_stage.begin(), schedule.rank_of_stage.end(),
                *random);
-  // What can run next.
+  // Actions that can run next.
   std::vector<Action> ready;
   for (int i = 0; i < schedule.num_micro_batches; ++i) {
     ready.push_back({0, i, ActionKind::kForward});
@@ -276,8 +276,8 @@ TEST(AddCommunicationTest, RunsWhateverTheOrderOfComputation) {
   }
 }
 
-// Communication that somebody else has put in another order: what the validator
-// lets pass, a backend that matches messages by their order can run.
+// Communication in a different order: a schedule that the validator accepts
+// must run on a backend that matches messages by order.
 TEST(AddCommunicationTest, WhatIsAcceptedRunsMessageByMessage) {
   std::mt19937 random(2);
   int accepted = 0, refused = 0;
@@ -317,7 +317,7 @@ Span Compute(double start, double end) {
 }
 
 TEST(MeasureBubblesTest, BothBubbles) {
-  // Busy 3 of its 4 seconds, and 2 of its 2, in a wall-clock time of 5.
+  // Busy for 3 of its 4 seconds, and 2 of its 2, in a wall-clock time of 5.
   const Timeline timeline{
       {{Compute(10, 11), Compute(12, 14)}, {Compute(13, 15)}}};
   const Bubbles bubbles = MeasureBubbles(timeline);
@@ -330,7 +330,7 @@ TEST(MeasureBubblesTest, BothBubbles) {
 }
 
 TEST(MeasureBubblesTest, ActionsAtTheSameTimeAreOneTime) {
-  // Two stages of a rank that overlap: busy from 10 to 15 and from 16 to 17.
+  // Two overlapping stages of a rank: busy from 10 to 15 and from 16 to 17.
   const Timeline timeline{
       {{Compute(10, 13), Compute(11, 12), Compute(12, 15), Compute(16, 17)}}};
   EXPECT_THAT(MeasureBubbles(timeline).busy_seconds, ElementsAre(6));

@@ -9,7 +9,7 @@
 namespace rankwise {
 namespace {
 
-// What one rank has issued with one other.
+// The messages that one rank has issued with one other.
 struct Queue {
   std::vector<size_t> values;
   size_t done = 0;
@@ -39,7 +39,7 @@ class StrictBackend {
   }
 
  private:
-  // Lets every rank go on as far as it can.
+  // Advances every rank as far as possible.
   bool IssueAll() {
     bool progress = false;
     for (int rank = 0; rank < schedule_.num_ranks(); ++rank) {
@@ -68,7 +68,7 @@ class StrictBackend {
     return true;
   }
 
-  // Passes what both sides are at.
+  // Transfers the messages that both sides have reached.
   bool TransferAll() {
     bool progress = false;
     for (auto& [ranks, queue] : queues_) {

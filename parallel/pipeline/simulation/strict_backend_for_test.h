@@ -1,4 +1,4 @@
-// A backend that matches messages by their order alone, for tests.
+// A test backend that matches messages by order only.
 #ifndef RANKWISE_PARALLEL_PIPELINE_SIMULATION_STRICT_BACKEND_FOR_TEST_H_
 #define RANKWISE_PARALLEL_PIPELINE_SIMULATION_STRICT_BACKEND_FOR_TEST_H_
 
@@ -6,11 +6,11 @@
 
 namespace rankwise {
 
-// True if all ranks reach the end of `schedule`, which has communication, under
-// the strictest rules: what two ranks issue with each other runs message by
-// message in the order of issue, each once both ranks have come to it, and a
-// computation waits for what it needs. Issuing does not wait. So does NCCL with
-// one communicator for two ranks.
+// Returns whether all ranks complete `schedule`, which must have communication,
+// under the strictest rules: two ranks' messages run one by one in issue order,
+// each once both ranks have issued it, and a computation waits for the values
+// it needs. Issuing does not block. NCCL behaves like this with one
+// communicator for two ranks.
 bool RunsOnStrictBackend(const Schedule& schedule);
 
 }  // namespace rankwise

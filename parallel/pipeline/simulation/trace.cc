@@ -16,7 +16,7 @@ namespace {
 
 struct Look {
   const char* category;
-  const char* colour;  // one of chrome://tracing's; Perfetto has its own
+  const char* colour;  // one of chrome://tracing's names; Perfetto uses its own
 };
 
 Look LookOf(ActionKind kind) {
@@ -41,15 +41,16 @@ constexpr char kIdle = '.';
 constexpr char kFill = '=';
 constexpr char kOverlapped = '+';
 
-// What has to be known of all spans to draw one.
+// Properties of all spans that drawing one requires.
 struct Measures {
   double start = std::numeric_limits<double>::infinity();
   double end = -std::numeric_limits<double>::infinity();
-  double shortest = std::numeric_limits<double>::infinity();  // above 0
-  size_t most_spans = 0;                                      // on one rank
+  double shortest =
+      std::numeric_limits<double>::infinity();  // positive durations only
+  size_t most_spans = 0;                        // on one rank
   std::set<ActionKind> kinds;
-  bool several_stages = false;  // on a rank
-  bool overlapped = false;      // any
+  bool several_stages = false;  // on some rank
+  bool overlapped = false;      // whether any is
   size_t longest_name = 0;
 };
 
@@ -99,7 +100,8 @@ class Drawing {
  public:
   Drawing(const Measures& measures, int columns) : measures_(measures) {
     const double seconds = measures.end - measures.start;
-    // A whole number of columns for the shortest span looks tidy.
+    // A whole number of columns for the shortest span keeps the drawing
+    // regular.
     const double fit = std::floor(columns * measures.shortest / seconds);
     const double named = static_cast<double>(measures.longest_name + 1);
     names_ = fit >= named;
@@ -136,7 +138,7 @@ class Drawing {
                     : measures_.several_stages ? "3 in stage 1: 1F3"
                                                : "3: F3",
                     names_ && measures_.overlapped
-                        ? "; + may overlap with what is before it"
+                        ? "; + may overlap with the preceding action"
                         : "",
                     "; . idle; a column is ",
                     absl::StrFormat("%.3g s", 1 / columns_per_second_));
@@ -149,7 +151,8 @@ class Drawing {
         std::llround((seconds - measures_.start) * columns_per_second_));
   }
 
-  // From `start_seconds` on: what starts together is drawn side by side.
+  // Draws from `start_seconds` on: spans that start together appear side by
+  // side.
   void Draw(const Span& span, double start_seconds, std::string* line) const {
     const size_t begin = Column(start_seconds);
     const size_t end = Column(span.end_seconds);

@@ -37,7 +37,7 @@ Json Events(const std::vector<NamedTimeline>& timelines) {
   return Json::parse(ReadFile(path))["traceEvents"];
 }
 
-// The events of a phase: "X" spans, "M" names.
+// Returns the events of a phase: "X" for spans, "M" for names.
 std::vector<Json> OfPhase(const Json& events, const std::string& phase) {
   std::vector<Json> found;
   for (const Json& event : events) {
@@ -141,11 +141,11 @@ TEST(DrawTimelineTest, MarksWhatOverlaps) {
   const Schedule pair =
       *ParseScheduleCsv("pair.csv", "0F0,(0F1;0B0)OVERLAP_F_B,0B1\n");
   const std::string legend =
-      "F forward, B backward, of micro-batch 3: F3; + may overlap with what is "
-      "before it; . idle; a column is 0.333 s\n";
+      "F forward, B backward, of micro-batch 3: F3; + may overlap with the "
+      "preceding action; . idle; a column is 0.333 s\n";
   EXPECT_EQ(DrawTimeline(*Simulate(pair, {.stages = {StageCosts{}}}), 100),
             "rank 0 |F0 F1+B0=== B1=== |\n" + legend);
-  // Both start at 1 s; the part of B0 that is left is drawn behind F1.
+  // Both start at 1 s; the rest of B0 is drawn after F1.
   EXPECT_EQ(DrawTimeline(
                 *Simulate(pair, {.stages = {StageCosts{}}, .overlap = 1}), 100),
             "rank 0 |F0 F1+B0 B1=== |\n" + legend);
