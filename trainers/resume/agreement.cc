@@ -26,7 +26,7 @@ absl::Status FailureOf(absl::string_view attempted, size_t rank,
                                    theirs.message()));
 }
 
-// A status's message in a tensor of a fixed size, padded with zeros.
+// Returns a status's message in a tensor of fixed size, padded with zeros.
 at::Tensor Encode(const absl::Status& status) {
   at::Tensor bytes =
       at::zeros({static_cast<int64_t>(kMessageBytes)}, at::kByte);

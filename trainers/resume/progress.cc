@@ -21,13 +21,13 @@
 namespace rankwise {
 namespace {
 
-// The same in all parts of one save, different for every save.
+// Equal in all parts of one save, different for every save.
 constexpr char kSaveKey[] = "save";
 
-// Positions in a rank's sums.
+// Indices into a rank's sums.
 enum Sum : int64_t { kLoss, kExamples, kSeconds, kUnixSeconds };
 
-// Older checkpoints have the time since boot in its place, which is smaller.
+// Older checkpoints store the time since boot instead, which is smaller.
 constexpr double kEarliestUnixSeconds = 1e9;
 
 double UnixSeconds() {
@@ -49,7 +49,7 @@ torch::Tensor GeneratorState(const Worker& worker) {
   return generator.get_state();
 }
 
-// The `mine` of every data-parallel rank, taken from the ranks along dp that
+// Returns `mine` of every data-parallel rank, from the ranks along dp that
 // include the first one: other ranks of a copy of the model saw the same data.
 absl::StatusOr<std::vector<torch::Tensor>> GatherShares(
     const Worker& worker, const torch::Tensor& mine) {
@@ -81,7 +81,7 @@ absl::StatusOr<std::vector<torch::Tensor>> ReadShares(CheckpointReader& reader,
       "--resume: the checkpoint has no state of data-parallel rank 0");
 }
 
-// The sums contain the time, so no two saves have the same identifier.
+// Returns the save's identifier: the sums contain the time, so saves differ.
 std::string SaveId(const std::vector<torch::Tensor>& sums) {
   Checksum checksum;
   for (const torch::Tensor& each : sums)

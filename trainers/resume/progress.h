@@ -15,13 +15,13 @@
 namespace rankwise {
 
 struct Progress {
-  int64_t step = 0;       // optimizer steps done
-  int64_t epoch = 1;      // the epoch in progress
-  int64_t position = 0;   // its micro-batches done
+  int64_t step = 0;       // completed optimizer steps
+  int64_t epoch = 1;      // current epoch
+  int64_t position = 0;   // completed micro-batches of the epoch
   double epoch_loss = 0;  // this rank's sum over the epoch's examples so far
   int64_t epoch_examples = 0;  // of this rank
   double epoch_seconds = 0;
-  // When the checkpoint that this was read from was made; NaN: not known.
+  // Time of the checkpoint that this was read from; NaN if unknown.
   double saved_unix_seconds = std::numeric_limits<double>::quiet_NaN();
 };
 

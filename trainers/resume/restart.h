@@ -1,4 +1,4 @@
-// What a training run does when a launcher has restarted its ranks.
+// The part of a training run that handles restarts by a launcher.
 #ifndef RANKWISE_TRAINERS_RESUME_RESTART_H_
 #define RANKWISE_TRAINERS_RESUME_RESTART_H_
 
@@ -15,20 +15,20 @@
 
 namespace rankwise {
 
-// The largest RankEnv::restart_count of any rank: agents of torchrun on several
-// hosts may count differently. Collective.
+// Returns the largest RankEnv::restart_count of any rank: torchrun's agents on
+// several hosts may count differently. Collective.
 absl::StatusOr<int64_t> AgreeOnRestart(const Worker& worker);
 
 // For a run that starts from the beginning: if torchrun may restart it, sets
 // the checkpoints in the folder aside, so that no restart continues from them.
-// With our own launcher this has been done before the ranks start. Collective.
+// rankwise's launcher does this before the ranks start. Collective.
 absl::Status BeginAnew(const CheckpointConfig& config, const Worker& worker);
 
-// The record of a restart whose training now resumes from `progress`.
+// Returns the record of a restart whose training resumes now from `progress`.
 RestartRecord RestartNow(const RankEnv& env, int64_t restart,
                          const Progress& progress);
 
-// "restart 1 after rank 1 (process 7) ended with ...; 2.5 s lost".
+// Returns "restart 1 after rank 1 (process 7) ended with ...; 2.5 s lost".
 std::string DescribeRestart(const RestartRecord& record);
 
 }  // namespace rankwise

@@ -14,7 +14,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Settings that several flags decide.
+// Settings determined by several flags.
 constexpr char kDataParallelRanks[] = "data-parallel ranks";
 constexpr char kCosineSteps[] = "steps of the cosine";
 
@@ -28,7 +28,7 @@ std::string AccumulateFlag(const Worker& worker) {
   return in_stages ? "--microbatches" : "--accumulate";
 }
 
-// A setting as the user gave it: "--lr=0.1", "--model=gpt".
+// Returns a setting as the user gave it: "--lr=0.1", "--model=gpt".
 std::string AsTyped(const std::string& key, const Json& value,
                     const Worker& worker) {
   const std::string text =
@@ -40,7 +40,7 @@ std::string AsTyped(const std::string& key, const Json& value,
       "=", text);
 }
 
-// Of a setting that a checkpoint may lack.
+// Returns a setting that a checkpoint may lack.
 Json ValueOr(const Json& settings, const std::string& key,
              const Json& otherwise) {
   return settings.contains(key) ? settings[key] : otherwise;
@@ -74,7 +74,7 @@ StepSize StepSizeOf(const Json& settings, const Json& otherwise,
   return size;
 }
 
-// The flags with which this run's steps would have `examples`.
+// Returns advice on the flags that give this run's steps `examples` examples.
 std::string FlagsFor(int64_t examples, const TrainConfig& config,
                      const Worker& worker) {
   const int64_t batch = config.data.batch_size * worker.data_ranks();
@@ -112,10 +112,10 @@ std::string LossDecidingConfig(const TrainConfig& config, const Worker& worker,
   Json settings = config.flags.losses;
   settings["batch_size"] = config.data.batch_size;
   settings["accumulate"] = config.accumulate;
-  settings.erase("microbatches");  // the pipelines' flag for it
+  settings.erase("microbatches");  // the pipelines' flag for accumulate
   settings[kDataParallelRanks] = worker.data_ranks();
-  // The cosine's shape depends on where it ends; other schedules may be
-  // prolonged.
+  // The cosine's shape depends on its last step; other schedules may be
+  // extended.
   settings[kCosineSteps] =
       config.optimizer.lr_schedule == "cosine" ? total_steps : 0;
   return settings.dump(-1, ' ', false,

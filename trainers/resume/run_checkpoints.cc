@@ -46,7 +46,7 @@ torch::Tensor Copy(const torch::Tensor& values) {
       .copy_(values.detach());
 }
 
-// In place of the step of the checkpoint that a rank found.
+// Values exchanged instead of a checkpoint's step.
 constexpr int64_t kNoCheckpoint = -1;
 constexpr int64_t kNotLoaded = -2;
 
@@ -94,7 +94,7 @@ std::string FirstNonFinite(const std::vector<HeldBlock>& blocks) {
   return "";
 }
 
-// As CheckConfig.
+// Checks like CheckConfig.
 absl::StatusOr<int64_t> CheckSaved(const Checkpoint& saved,
                                    const TrainConfig& config,
                                    int64_t total_steps, const Worker& worker) {
@@ -112,7 +112,8 @@ absl::Status SeeDifferentCheckpoints(const Worker& worker,
   return absl::FailedPreconditionError(absl::StrCat(
       "--resume: rank ", worker.env.rank, " and rank ", other - found.begin(),
       " see different checkpoints (steps ", mine, " and ", *other,
-      "; below zero: none); --checkpoint_dir must be a folder that all "
+      "; -1: none found, -2: not loadable); --checkpoint_dir must be a folder "
+      "that all "
       "machines share"));
 }
 
@@ -286,7 +287,7 @@ absl::StatusOr<std::optional<Progress>> RunCheckpoints::Resume(
     if (!interrupted)
       loaded = store_->LoadLatest(&warnings, restore, last_step, headers);
     // A rank that cannot load must not leave the others waiting: every rank
-    // learns what each of them found.
+    // receives each rank's result.
     const int64_t mine =
         !loaded.ok() ? kNotLoaded : loaded->value_or(kNoCheckpoint);
     ASSIGN_OR_RETURN(auto gathered,
@@ -325,7 +326,7 @@ absl::StatusOr<CheckpointRecord> RunCheckpoints::Write(
         static_cast<int64_t>(std::filesystem::file_size(record.path));
     record.seconds = SteadySeconds() - start_seconds;
     return record;
-  } catch (const std::exception& error) {  // as the ranks must agree
+  } catch (const std::exception& error) {  // the ranks must agree on success
     return absl::InternalError(PlainMessage(error));
   }
 }
@@ -396,8 +397,8 @@ absl::StatusOr<std::optional<CheckpointRecord>> RunCheckpoints::Finish() {
   return record;
 }
 
-// Making the values is collective: all ranks make all of them, even if the rank
-// that writes fails.
+// Gathering the values is collective: all ranks gather all of them, even if the
+// rank that writes fails.
 absl::Status RunCheckpoints::ExportPart(const std::string& path) {
   ASSIGN_OR_RETURN(std::vector<TensorSource> tensors,
                    WholeTensors(worker_, model_, sharded_));

@@ -1,5 +1,5 @@
-// Saves and restores everything that a run needs to continue as if it had never
-// stopped.
+// Saves and restores the complete state of a run, so that it continues as if it
+// had never stopped.
 #ifndef RANKWISE_TRAINERS_RESUME_RUN_CHECKPOINTS_H_
 #define RANKWISE_TRAINERS_RESUME_RUN_CHECKPOINTS_H_
 
@@ -23,18 +23,18 @@
 
 namespace rankwise {
 
-// What an engine keeps in checkpoints, as text; functions may be null.
+// An engine's state in checkpoints, as text; functions may be nullptr.
 // Collective, between steps.
 struct EngineState {
   std::function<std::string()> save;
   std::function<void(const std::string&)> restore;
-  // Ranks never receive another rank's buffers, and need their own to continue.
+  // Ranks never receive other ranks' buffers, and need their own to continue.
   bool own_buffers = false;
 };
 
-// What RunCheckpoints would refuse although the checkpoint is sound:
-// FailedPrecondition if the newest one in --checkpoint_dir was made with
-// another configuration, naming the first flag that differs. Starts no threads.
+// Returns FailedPrecondition if the newest checkpoint in --checkpoint_dir is
+// intact but was made with another configuration, naming the first flag that
+// differs. Starts no threads.
 absl::Status CheckResume(const TrainConfig& config, int64_t total_steps,
                          const Worker& worker);
 
@@ -48,10 +48,11 @@ class RunCheckpoints {
                  const Worker& worker, Model& model, Optimizer& optimizer,
                  ShardedState sharded = {}, EngineState engine = {});
 
-  // Call it first: it determines which ranks write a file, and the first rank
-  // creates the folder and locks it for the lifetime of this object.
-  // FailedPrecondition if the folder cannot be written to or another job has
-  // locked it, so that a run fails before training rather than after it.
+  // Must be called first. Determines which ranks write a file; the first rank
+  // creates the folder and locks it for the lifetime of this object. Fails if
+  // the folder cannot be written to (InvalidArgument) or another job has locked
+  // it (FailedPrecondition), so that a run fails before training rather than
+  // after it.
   absl::Status Open();
 
   // Restores the newest checkpoint that every rank can load, if there is one;
@@ -119,13 +120,13 @@ class RunCheckpoints {
   Optimizer& optimizer_;
   const ShardedState sharded_;
   const EngineState engine_;
-  std::optional<FolderLock> lock_;        // the first rank's
+  std::optional<FolderLock> lock_;        // held by the first rank
   int parts_ = 0;                         // files of a checkpoint
-  std::optional<CheckpointStore> store_;  // from Open on
+  std::optional<CheckpointStore> store_;  // set by Open
   // The save in progress, and this rank's part of it.
   std::optional<int64_t> saving_step_;
   std::optional<int64_t> complete_step_;
-  double blocked_seconds_ = 0;                             // by it
+  double blocked_seconds_ = 0;  // seconds that Save() blocked training
   std::future<absl::StatusOr<CheckpointRecord>> writing_;  // uses store_
 };
 

@@ -59,7 +59,7 @@ class ResumeTest : public ::testing::Test {
     ASSERT_TRUE(saved.ok()) << saved.status();
   }
 
-  // As a run with other settings, or another rank, does.
+  // Resumes as a run with other settings, or another rank.
   absl::StatusOr<std::optional<Progress>> Resume(const TrainConfig& config,
                                                  const Worker& worker) {
     RunCheckpoints checkpoints = Of(config, worker);
@@ -79,7 +79,7 @@ class ResumeTest : public ::testing::Test {
                           *optimizer_, /*sharded=*/{}, engine_);
   }
 
-  // Rank `rank` of `ranks`, as far as a checkpoint can be loaded without the
+  // Returns rank `rank` of `ranks`, for loading a checkpoint without the
   // others.
   static Worker RankOf(int rank, int ranks) {
     Worker worker;
@@ -89,7 +89,8 @@ class ResumeTest : public ::testing::Test {
     return worker;
   }
 
-  // A checkpoint of two ranks, made of what the first would have gathered.
+  // Saves a checkpoint with the values that the first of two ranks would
+  // gather.
   void SaveAsTwoRanks() {
     CheckpointStore store(config_.checkpoint.dir, 3);
     Save({.step = 6, .epoch = 1, .position = 6});
@@ -170,7 +171,7 @@ TEST_F(ResumeTest, AFailedAsynchronousSaveIsReportedByTheNextSaveOrAtTheEnd) {
   config_.checkpoint.async = true;
   RunCheckpoints checkpoints = Of(config_, worker_);
   ASSERT_TRUE(checkpoints.Open().ok());
-  // A folder has the name of the file.
+  // A folder takes the name of the file.
   const std::string in_the_way = "/step_00000001.safetensors";
   std::filesystem::create_directory(config_.checkpoint.dir + in_the_way);
   for (const bool at_the_end : {false, true}) {
@@ -192,7 +193,7 @@ TEST_F(ResumeTest, RestoringBringsBackTheLossScale) {
   const auto restored = Resume(config_, worker_);
   ASSERT_TRUE(restored.ok()) << restored.status();
   EXPECT_EQ(optimizer_->grad_scaler()->scale(), 16);
-  TrainOneStep();  // the second since it rose
+  TrainOneStep();  // second step since the scale rose
   EXPECT_EQ(optimizer_->grad_scaler()->scale(), 32);
 }
 
@@ -268,7 +269,7 @@ TEST_F(ResumeTest, MoreRanksGoOnWithGeneratorsOfTheirOwn) {
   EXPECT_TRUE(drawn[2].equal(at::randn({4}))) << "the same each time";
 }
 
-// A GPU's state, 16 bytes, says nothing to a CPU's generator.
+// A GPU generator's state of 16 bytes is meaningless to a CPU generator.
 TEST_F(ResumeTest, AnotherDevicesRandomStateIsReplacedBySeedAndStep) {
   const auto draw_after_resuming = [&](int64_t step, uint64_t seed) {
     Save({.step = step});
@@ -329,7 +330,7 @@ TEST_F(ResumeTest, AFolderOfARunningJobIsRefused) {
               HasSubstr(absl::StrCat("process ", getpid(), " on host ")));
 }
 
-// Adds the entries that a save by two ranks of a model with buffers has.
+// Adds the entries that two ranks of a model with buffers would save.
 TEST_F(ResumeTest, EachRankContinuesWithItsOwnBuffers) {
   model_->register_buffer("mean", at::full({2}, 1.0));
   const torch::Tensor mean = model_->named_buffers()["mean"];
@@ -355,7 +356,8 @@ TEST_F(ResumeTest, EachRankContinuesWithItsOwnBuffers) {
               AllOf(HasSubstr("--broadcast_buffers=false"),
                     HasSubstr("the buffers of 2 data-parallel ranks, this run "
                               "has 1; resume with as many")));
-  // Ranks that receive rank 0's before each forward can continue with these.
+  // Ranks that receive rank 0's buffers before each forward can continue with
+  // these.
   engine_.own_buffers = false;
   ASSERT_TRUE(Resume(config_, worker_).ok());
   EXPECT_TRUE(mean.equal(at::full({2}, 1.0))) << mean;

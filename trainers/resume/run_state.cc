@@ -22,7 +22,7 @@ struct StateTensor {
   torch::Tensor tensor;
 };
 
-// Null where there is none, and for a scalar, which is nowhere divided.
+// Returns nullptr if not found, and for scalars, which are never divided.
 template <typename Value>
 const Value* Find(const std::map<std::string, Value>& values,
                   const StateTensor& state) {
@@ -45,7 +45,7 @@ std::vector<StateTensor> ModelTensors(const Model& model,
   return tensors;
 }
 
-// "exp_avg.fc1.weight" is what the optimizer keeps of fc1.weight.
+// "exp_avg.fc1.weight" is optimizer state of fc1.weight.
 std::vector<StateTensor> OptimizerTensors(const Optimizer& optimizer) {
   std::vector<StateTensor> tensors;
   for (auto& [name, tensor] : optimizer.State()) {
@@ -56,7 +56,7 @@ std::vector<StateTensor> OptimizerTensors(const Optimizer& optimizer) {
   return tensors;
 }
 
-// A checkpoint holds a tied weight once, under its owner's name.
+// Checkpoints hold a tied weight once, under its owner's name.
 std::string OwnersName(const Model& model, const std::string& name) {
   for (const TiedWeight& copy : model.copies()) {
     if (name == copy.copy_name) return copy.name;
@@ -64,7 +64,7 @@ std::string OwnersName(const Model& model, const std::string& name) {
   return name;
 }
 
-// The whole of which `state` is a block at `offsets`, but for tp.
+// Returns `state` as a block of the undivided tensor, ignoring tp.
 TensorBlock RowsOf(const StateTensor& state, const ShardedState& sharded) {
   TensorBlock block{.name = state.prefix + state.owner,
                     .values = state.tensor,
@@ -77,7 +77,8 @@ TensorBlock RowsOf(const StateTensor& state, const ShardedState& sharded) {
   return block;
 }
 
-// `part`, rows of this rank's part along tp, as blocks of the whole weight.
+// Returns `part`, rows of this rank's part along tp, as blocks of the whole
+// weight.
 std::vector<TensorBlock> BlocksOf(const TensorBlock& part,
                                   const Division& division,
                                   const TensorParallel& tp) {
@@ -97,7 +98,7 @@ std::vector<TensorBlock> BlocksOf(const TensorBlock& part,
   return blocks;
 }
 
-// All rows, on every rank of the group.
+// Returns all rows, on every rank of the group.
 torch::Tensor GatherRows(const Shard& shard, const Group& group) {
   const at::NoGradGuard no_grad;
   const TensorParallel line = {.group = group};

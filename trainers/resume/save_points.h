@@ -19,20 +19,20 @@ class SavePoints {
  public:
   enum class Next { kTrain, kSave, kSaveAndEnd };
 
-  // `comm` is null without peers.
+  // `comm` is nullptr without peers.
   SavePoints(const CheckpointConfig& config, Communicator* comm);
 
-  // After step `step`, on every rank. With `ends_epoch` kSave is not returned:
-  // the run saves every epoch's end, after its evaluation. Throws what a failed
-  // collective throws.
+  // Call after step `step`, on every rank. With `ends_epoch` never returns
+  // kSave: the run saves at every epoch's end, after its evaluation. Throws the
+  // exceptions of failed collectives.
   Next AfterStep(int64_t step, bool ends_epoch);
 
-  // Restarts the interval: a checkpoint was saved, for whatever reason.
+  // Restarts the interval; call after every save.
   void Saved() { saved_seconds_ = SteadySeconds(); }
 
  private:
   const CheckpointConfig& config_;
-  const std::unique_ptr<Control> control_;  // null without peers
+  const std::unique_ptr<Control> control_;  // nullptr without peers
   double saved_seconds_ = SteadySeconds();  // last save, or start
   double agreed_seconds_ = SteadySeconds();
   int64_t agreed_step_ = 0;

@@ -55,7 +55,7 @@ TEST(SavePointsTest, WithoutAnIntervalOnlyASignalSavesAndEnds) {
   EXPECT_LT(step, 1000);
   EXPECT_EQ(SavePoints(config, nullptr).AfterStep(1, false), Next::kSaveAndEnd);
 
-  // A signal counts only where there is something new to save.
+  // A signal takes effect only when there is new state to save.
   const CheckpointConfig third = {.dir = "", .multiple_of_steps = 3};
   EXPECT_EQ(SavePoints(third, nullptr).AfterStep(2, false), Next::kTrain);
   EXPECT_EQ(SavePoints(third, nullptr).AfterStep(2, true), Next::kSaveAndEnd);

@@ -1,5 +1,5 @@
-// The same model on many meshes, whole or in shards: what one saves, every
-// other loads, to the last bit.
+// Saves and loads the same model on many meshes, whole or sharded: every mesh
+// loads what every other saved, bit for bit.
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/rand.h>
@@ -33,10 +33,10 @@ constexpr int64_t kStepExamples = 12;
 struct Mesh {
   std::string name;
   int dp = 1, tp = 1;
-  int shards = 0;  // ranks along dp that divide the rows; 0: none do
+  int shards = 0;  // ranks along dp that divide the rows; 0 without sharding
 };
 
-// This rank's rows of every parameter, of which the model keeps nothing.
+// Moves this rank's rows of every parameter out of the model.
 ShardedState ShardsOf(const Model& model, const Group& group) {
   const at::NoGradGuard no_grad;
   ShardedState sharded{.group = group};
@@ -130,7 +130,7 @@ std::string DirOf(const std::string& name) {
   return dir;
 }
 
-// What is trained, as a checkpoint has it.
+// Returns the trained tensors of a checkpoint.
 Tensors TrainedIn(const std::string& dir) {
   CheckpointStore store(dir, 1);
   std::vector<std::string> warnings;
@@ -153,7 +153,7 @@ void ExpectEqual(const Tensors& got, const Tensors& want) {
   }
 }
 
-// The export has the model's tensors and no others.
+// The export has exactly the model's tensors.
 void ExpectExported(const std::string& dir, const Tensors& trained) {
   const auto exported = LoadSafetensors(dir + "/model.safetensors");
   ASSERT_TRUE(exported.ok()) << exported.status();
@@ -224,7 +224,7 @@ TEST(ShardedCheckpointTest, OnlyTheFirstRankOpensFilesWithoutRowsOfItsOwn) {
   const Mesh mesh = {.name = "", .dp = 4, .shards = 4};
   const std::string dir = DirOf("opened"), of_last = DirOf("opened_by_last");
   OnRanks(4, [&](Communicator& comm) { Rank(mesh, comm).Save(dir); });
-  // The last rank would find a torn file where it has no rows.
+  // The last rank's folder has a damaged file that holds none of its rows.
   std::filesystem::copy(dir, of_last);
   std::filesystem::resize_file(of_last + "/" + FormatCheckpointName({1, 1, 4}),
                                0);

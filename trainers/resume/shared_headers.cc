@@ -17,10 +17,10 @@ namespace {
 
 using Json = nlohmann::json;
 
-// In a device's memory at a time.
+// Bytes in a device's memory at a time.
 constexpr int64_t kPieceBytes = 1 << 26;
 
-// CBOR, as texts of damaged files need not be UTF-8.
+// CBOR, because texts of damaged files need not be UTF-8.
 std::vector<uint8_t> Encode(const CheckpointHeaders& headers) {
   Json json = Json::object();
   for (const auto& [name, header] : headers)
@@ -36,7 +36,7 @@ CheckpointHeaders Decode(const std::vector<uint8_t>& bytes) {
   return headers;
 }
 
-// Overwrites `values`, on the CPU, with the first rank's.
+// Overwrites `values`, which are on the CPU, with the first rank's.
 absl::Status BroadcastFirst(at::Tensor values, const Worker& worker) {
   at::Tensor shared = values.to(worker.device);
   RETURN_IF_ERROR(worker.comm->Broadcast(shared, /*root=*/0));

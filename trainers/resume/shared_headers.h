@@ -1,5 +1,5 @@
-// The headers of a checkpoint's files, which one rank reads for all: of N ranks
-// that resume from N files each would open N otherwise.
+// Lets one rank read the headers of a checkpoint's files for all ranks;
+// otherwise each of N ranks that resume from N files would open N.
 #ifndef RANKWISE_TRAINERS_RESUME_SHARED_HEADERS_H_
 #define RANKWISE_TRAINERS_RESUME_SHARED_HEADERS_H_
 
