@@ -46,7 +46,7 @@ absl::Status CheckpointStore::Save(const Checkpoint& checkpoint) {
   return num_shards_ == 1 ? Prune() : absl::OkStatus();
 }
 
-// Before this rank has saved, no rank can have gone on to a later step.
+// Before this rank has saved, no rank can have reached a later step.
 absl::Status CheckpointStore::FindSuperseded(int64_t step) {
   ASSIGN_OR_RETURN(const auto sets, ListCheckpointSets(dir_));
   superseded_.clear();

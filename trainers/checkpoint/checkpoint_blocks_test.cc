@@ -22,7 +22,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-// Ranks that divide rows, and others that divide columns.
+// Ranks that divide rows and columns.
 struct Grid {
   int rows = 1, columns = 1;
   int size() const { return rows * columns; }
@@ -32,7 +32,8 @@ struct Range {
   int64_t begin = 0, size = 0;
 };
 
-// Of `size`, what place i of n owns: ceil(size / n), the last ones less.
+// Returns the part of `size` at place i of n: ceil(size / n), or less for the
+// last ones.
 Range ShareOf(int64_t size, int i, int n) {
   const int64_t part = (size + n - 1) / n;
   const int64_t begin = std::min(i * part, size);
@@ -53,7 +54,7 @@ class CheckpointBlocksTest : public testing::Test {
               {"optimizer.step", torch::full({}, 17.0)}};
   }
 
-  // `of`: of whole tensors, or of as many of the same shapes.
+  // `of`: whole tensors to slice.
   static std::vector<TensorBlock> BlocksOf(
       const std::map<std::string, torch::Tensor>& of, const Grid& grid,
       int rank) {
@@ -98,7 +99,7 @@ class CheckpointBlocksTest : public testing::Test {
     }
   }
 
-  // What ranks in this grid read is what was saved, to the last bit.
+  // Ranks in this grid read exactly the saved values.
   void ExpectLoads(int64_t step, const Grid& grid) {
     for (int rank = 0; rank < grid.size(); ++rank) {
       std::map<std::string, torch::Tensor> read;
@@ -124,7 +125,7 @@ class CheckpointBlocksTest : public testing::Test {
     }
   }
 
-  // The bytes of one of four row shards of the matrix.
+  // Overwrites bytes of one of four row shards of the matrix.
   void Damage(int shard, int64_t from, int64_t size) {
     const std::string path = StoreOf(shard, 4).Path(1);
     const auto header = LoadSafetensorsHeader(path);
@@ -226,8 +227,8 @@ TEST_F(CheckpointBlocksTest, AnotherShapeIsRefused) {
               HasSubstr("model.few has another shape: [2, 3], not [3]"));
 }
 
-// A file of its own checksum that says of its tensor w, 2 x 3, which block it
-// is.
+// Returns the error of reading a file with valid checksums whose
+// rankwise.blocks is `blocks`, for its tensor w, 2 x 3.
 std::string ReadingBlock(const std::string& dir, const std::string& blocks) {
   Checkpoint checkpoint;
   checkpoint.metadata = {{"rankwise.blocks", blocks}};

@@ -20,8 +20,8 @@ namespace rankwise {
 namespace {
 
 using Json = nlohmann::ordered_json;
-// For reading: ordered_json copies what it has read when an object grows, by
-// recursion, which a file of nothing but brackets makes too deep for the stack.
+// For reading: when an object grows, ordered_json copies its contents
+// recursively, which overflows the stack for deeply nested files.
 using ReadJson = nlohmann::json;
 
 constexpr char kVersionKey[] = "rankwise.checkpoint_version";
@@ -45,7 +45,7 @@ std::string Digits(const Checksum& checksum) {
   return absl::StrFormat("%016x", checksum.value());
 }
 
-// The checksums of the chunks of `bytes`, contiguous.
+// Returns the checksums of the chunks of `bytes`, which must be contiguous.
 std::string ChecksumsOf(const torch::Tensor& bytes) {
   const char* data = static_cast<const char*>(bytes.const_data_ptr());
   const auto size = static_cast<int64_t>(bytes.nbytes());
@@ -73,7 +73,7 @@ void AddEntry(const TensorEntry& entry, Checksum& checksum) {
   checksum.Add(entry.shape.data(), entry.shape.size() * sizeof(int64_t));
 }
 
-// "1/2": the second of two.
+// Returns "1/2" for the second of two shards.
 std::string ShardText(const CheckpointName& name) {
   return absl::StrCat(name.shard, "/", name.num_shards);
 }
@@ -90,7 +90,7 @@ SafetensorsMetadata FullMetadata(const Checkpoint& checkpoint,
   return metadata;
 }
 
-// Takes the text `key` out of `metadata`.
+// Removes the text `key` from `metadata` and returns it.
 absl::StatusOr<std::string> Take(SafetensorsMetadata& metadata,
                                  const char* key) {
   const auto node = metadata.extract(key);
@@ -107,7 +107,7 @@ absl::Status TakeNumber(SafetensorsMetadata& metadata, const char* key,
       absl::StrCat(key, " ", Quoted(text), " is not a whole number"));
 }
 
-// Checks that the file is the shard that its name says.
+// Checks that the file is the shard given by its name.
 absl::Status TakeShard(SafetensorsMetadata& metadata,
                        const CheckpointName& name) {
   const std::string shard = Take(metadata, kShardKey).value_or("0/1");
@@ -124,7 +124,8 @@ absl::Status CheckSame(absl::string_view found, absl::string_view written) {
                    Quoted(written), " was written: the file was changed"));
 }
 
-// A list of whole numbers from 0; one that is too large comes out negative.
+// Parses a list of whole numbers from 0; a number that is too large becomes
+// negative.
 bool TakeNumbers(const ReadJson& json, std::vector<int64_t>& numbers) {
   if (!json.is_array() || !absl::c_all_of(json, [](const ReadJson& number) {
         return number.is_number_unsigned();
@@ -135,7 +136,8 @@ bool TakeNumbers(const ReadJson& json, std::vector<int64_t>& numbers) {
   return true;
 }
 
-// Whether `json`, of rankwise.blocks, places an entry within a whole tensor.
+// Returns whether `json`, from rankwise.blocks, places an entry within a whole
+// tensor; sets `block` accordingly.
 bool TakeBlock(const ReadJson& json, CheckpointFile::Block& block) {
   if (!json.is_object() || !json.contains("tensor") ||
       !json["tensor"].is_string() || !json.contains("offsets") ||
@@ -155,14 +157,15 @@ bool TakeBlock(const ReadJson& json, CheckpointFile::Block& block) {
   return true;
 }
 
-// `status` with the file that it is about.
+// Returns `status` preceded by the path of its file.
 absl::Status Of(const std::string& path, const absl::Status& status) {
   return absl::Status(status.code(),
                       absl::StrCat(path, ": ", status.message()));
 }
 
-// The file's entries, which add their chunks' checksums to `checksums` as they
-// are written, and the text of rankwise.blocks.
+// Returns the file's entries, which append their chunks' checksums to
+// `checksums` as they are written, and sets `blocks` to the contents of
+// rankwise.blocks.
 absl::StatusOr<std::vector<TensorSource>> SourcesOf(
     const std::vector<TensorBlock>& tensors, std::string& checksums,
     Json& blocks) {
@@ -205,7 +208,7 @@ absl::Status SaveCheckpointFile(const std::string& path,
   int64_t chunks = 0;
   for (const auto& [entry, values] : sources)
     chunks += ChunksIn(entry.end - entry.begin);
-  // Known when the data are written; as long as these zeros.
+  // Placeholders of equal length; known only when the data are written.
   metadata[kChecksumsKey] = std::string(chunks * kDigits, '0');
   metadata[kChecksumKey] = std::string(kDigits, '0');
   return WriteSafetensors(path, sources, metadata, [&] {
@@ -306,7 +309,7 @@ absl::StatusOr<torch::Tensor> CheckpointFile::ReadRows(const Block& block,
   const int64_t rows = shape.empty() ? 1 : shape[0];
   const int64_t row_bytes = rows == 0 ? 0 : size / rows;
   if (!shape.empty()) shape[0] = end - begin;
-  // From the start of a chunk to the end of one.
+  // Extend to the boundaries of chunks.
   const int64_t first = begin * row_bytes, last = end * row_bytes;
   const int64_t from = first / kChunkBytes * kChunkBytes;
   const int64_t to = std::min(ChunksIn(last) * kChunkBytes, size);

@@ -1,16 +1,17 @@
-// One file of a checkpoint: a safetensors file with the tensors of one rank, or
-// of its blocks of them. Its metadata are the checkpoint's own and these texts:
+// One file of a checkpoint: a safetensors file with the tensors, or blocks of
+// tensors, of one rank. Its metadata are the checkpoint's own and these
+// entries:
 //
 //   rankwise.checkpoint_version  "2"
 //   rankwise.step, rankwise.epoch, rankwise.position
-//   rankwise.shard      of several files, which one it is: "0/4"
-//   rankwise.blocks     JSON: of each entry that is not a whole tensor, which
-//                       block it is: { ENTRY: { "tensor": NAME,
+//   rankwise.shard      index of the file if there are several: "0/4"
+//   rankwise.blocks     JSON: the block in each entry that is not a whole
+//                       tensor: { ENTRY: { "tensor": NAME,
 //                       "offsets": [INT, ...], "shape": [INT, ...] }, ... },
 //                       the offsets and shape in the whole tensor NAME
 //   rankwise.checksums  of every chunk of the data, in the order of the file,
-//                       16 hexadecimal digits; a chunk is 256 KiB of an entry,
-//                       its last one what is left
+//                       16 hexadecimal digits each; chunks are 256 KiB of an
+//                       entry, its last one the remainder
 //   rankwise.checksum   of the header: of all other metadata, and of the
 //                       entries' names, types and shapes
 //
@@ -32,27 +33,27 @@
 
 namespace rankwise {
 
-// Values of the tensor `name`: all of them, or a block that begins at `offsets`
-// of a tensor of `whole_shape`.
+// Values of the tensor `name`: the whole tensor, or a block that begins at
+// `offsets` of a tensor of `whole_shape`.
 struct TensorBlock {
   std::string name;
   torch::Tensor values;
-  std::vector<int64_t> offsets = {}, whole_shape = {};  // empty: all
+  std::vector<int64_t> offsets = {}, whole_shape = {};  // empty for all
 
   bool whole() const {
     return offsets.empty() || values.sizes() == at::IntArrayRef(whole_shape);
   }
 };
 
-// Everything that a run needs to go on as if it had never stopped; of several
-// files, what one of them has.
+// The complete state of a run, from which it continues as if it had never
+// stopped; with several files, the part in one of them.
 struct Checkpoint {
-  int64_t step = 0;      // optimizer steps done
-  int64_t epoch = 0;     // the epoch that `position` counts in, from 1
-  int64_t position = 0;  // batches of that epoch already used
+  int64_t step = 0;      // completed optimizer steps
+  int64_t epoch = 0;     // epoch of `position`, from 1
+  int64_t position = 0;  // used batches of that epoch
 
-  // Free text, such as {"config", "{...}"}, the same in every file. Names that
-  // start with `rankwise.` belong to the files.
+  // Free text, such as {"config", "{...}"}, equal in every file. Names that
+  // start with `rankwise.` are reserved.
   std::map<std::string, std::string> metadata;
 
   // By convention `model.conv1.weight`, `optimizer.exp_avg.conv1.weight`,
@@ -68,8 +69,8 @@ absl::Status SaveCheckpointFile(const std::string& path,
 class CheckpointFile {
  public:
   // Reads and checks the header. DataLoss, with the path, for a file that is
-  // torn, was changed, or is not what `name` says. If `header`, the file's, is
-  // given, the file is not opened.
+  // torn, changed, or does not match `name`. If `header` is given, it is used
+  // instead of opening the file.
   static absl::StatusOr<CheckpointFile> Open(
       const std::string& path, const CheckpointName& name,
       const SafetensorsHeaderText* header = nullptr);
@@ -77,7 +78,7 @@ class CheckpointFile {
   const std::string& path() const { return path_; }
   const Checkpoint& saved() const { return saved_; }  // without tensors
 
-  // What an entry holds.
+  // Contents of an entry.
   struct Block {
     std::string name;  // of the tensor
     std::vector<int64_t> offsets, shape, whole_shape;
@@ -87,9 +88,9 @@ class CheckpointFile {
   };
   const std::vector<Block>& blocks() const { return blocks_; }
 
-  // Rows [begin, end) of a block (of a scalar, [0, 1) is the scalar), read
-  // without the rest but for the ends of their chunks. DataLoss, with the path,
-  // if one of these was changed.
+  // Returns rows [begin, end) of a block (for a scalar, [0, 1) is the scalar).
+  // Reads only the chunks that contain these rows. DataLoss, with the path, if
+  // one of these chunks was changed.
   absl::StatusOr<torch::Tensor> ReadRows(const Block& block, int64_t begin,
                                          int64_t end);
 

@@ -32,7 +32,7 @@ absl::Status FolderError(absl::string_view attempted, const std::string& path,
                              absl::StrCat("cannot ", attempted, " ", path));
 }
 
-// The names in `dir`; none when it does not exist.
+// Returns the names in `dir`; empty if it does not exist.
 absl::StatusOr<std::vector<std::string>> ListNames(const std::string& dir) {
   std::vector<std::string> names;
   std::error_code error;
@@ -125,7 +125,7 @@ absl::StatusOr<std::vector<CheckpointSet>> ListCheckpointSets(
 
 absl::Status RemoveLeftovers(const std::string& dir, int64_t last_step) {
   ASSIGN_OR_RETURN(const auto names, ListNames(dir));
-  // Without a process id if it was written by an older version.
+  // Older versions wrote no process id.
   static const auto* const kTemporary = new std::regex(R"((.*?)(\.\d+)?\.tmp)");
   for (const std::string& text : names) {
     std::smatch match;

@@ -1,9 +1,9 @@
-// What a folder of checkpoints holds, by the names of its files:
+// Files in a folder of checkpoints:
 //
 //   step_<step>.safetensors                           a checkpoint in one file
 //   step_<step>.shard_<shard>_of_<shards>.safetensors one of its shards, from 0
 //
-// The shards' headers together are the index of what the checkpoint holds
+// The shards' headers together are the index of the checkpoint's contents
 // (checkpoint_file.h). And the model's weights alone, in one file or in Hugging
 // Face's layout:
 //
@@ -28,8 +28,8 @@
 
 namespace rankwise {
 
-// Creates the folder if it is missing; FailedPrecondition, naming the flag, if
-// nothing can be written to it.
+// Creates the folder if it is missing; InvalidArgument, naming the flag, if it
+// cannot be written to.
 absl::Status MakeCheckpointFolder(const std::string& dir);
 
 struct CheckpointName {
@@ -39,10 +39,10 @@ struct CheckpointName {
 };
 
 std::string FormatCheckpointName(const CheckpointName& name);
-// Nothing for what is no checkpoint's name.
+// Returns nullopt if `text` is not the name of a checkpoint file.
 std::optional<CheckpointName> ParseCheckpointName(const std::string& text);
 
-// The files of one checkpoint: those of a step in one layout.
+// The files of one checkpoint: those of one step and one layout.
 struct CheckpointSet {
   int64_t step = 0;
   int num_shards = 1;
@@ -51,18 +51,18 @@ struct CheckpointSet {
   bool complete() const {
     return paths.size() == static_cast<size_t>(num_shards);
   }
-  // The name of the first file that is missing.
+  // Returns the name of the first missing file.
   std::string MissingName() const;
 };
 
-// Newest first; of one step, the layout with the fewest shards first. None when
-// the folder does not exist.
+// Newest first; for equal steps, the layout with the fewest shards first. Empty
+// if the folder does not exist.
 absl::StatusOr<std::vector<CheckpointSet>> ListCheckpointSets(
     const std::string& dir);
 
-// Removes what killed saves of steps up to `last_step` left behind. The
-// functions below may run on several ranks at a time: a file that is gone
-// already is no error.
+// Removes the remains of killed saves of steps up to `last_step`. The functions
+// below may run on several ranks at a time: a file that is already gone is not
+// an error.
 absl::Status RemoveLeftovers(const std::string& dir, int64_t last_step);
 
 absl::Status RemoveSet(const CheckpointSet& set);
@@ -75,27 +75,27 @@ std::vector<CheckpointSet> SetsToRemove(const std::vector<CheckpointSet>& sets,
                                         int64_t saved_step, int num_shards,
                                         int keep);
 // Renames its files to `<name>.superseded`, replacing earlier files of that
-// name. Nothing else here reads or deletes them.
+// name. No other function here reads or deletes them.
 absl::Status SupersedeSet(const CheckpointSet& set);
 
-// SupersedeSet for all checkpoints in `dir`, so that restarts of a run that
-// starts from the beginning do not continue from them. Reports it on stdout.
-// The folder may be missing.
+// Calls SupersedeSet for all checkpoints in `dir`, so that restarts of a run
+// that starts from the beginning do not continue from them. Reports it on
+// stdout. The folder may be missing.
 absl::Status SetAsideCheckpoints(const std::string& dir);
 
-// The name of a shard's file of weights, to be written with SaveSafetensors.
-// `shard` counts from 0; of one shard it is "model.safetensors".
+// Returns the name of a shard's file of weights, for SaveSafetensors. `shard`
+// counts from 0; the only shard is "model.safetensors".
 std::string SafetensorsShardName(int shard, int num_shards);
 
-// Writes the index of the `num_shards` files in `dir`, whole or not at all.
-// Reads their headers, so all must be on the disk: one rank calls this when all
-// have saved. InvalidArgument names a tensor that is in two files; NotFound or
+// Writes the index of the `num_shards` files in `dir` atomically. Reads their
+// headers, so all must be on the disk: one rank calls this after all have
+// saved. InvalidArgument names a tensor that is in two files; NotFound or
 // DataLoss a file that is missing or torn.
 absl::Status SaveSafetensorsIndex(const std::string& dir, int num_shards);
 
-// Removes from `dir` the temporary files of killed exports, and the weights
-// that an earlier run exported in another number of shards: a program that
-// loads the folder might read those instead. Best effort.
+// Removes from `dir` the temporary files of killed exports, and weights that an
+// earlier run exported in another number of shards: a program that loads the
+// folder might read those instead. Ignores errors.
 void RemoveOtherExports(const std::string& dir, int num_shards);
 
 }  // namespace rankwise

@@ -49,7 +49,7 @@ TEST(CheckpointNameTest, OtherNamesAreNoCheckpoints) {
   }
 }
 
-// The steps and numbers of shards that SetsToRemove returns.
+// Returns the steps and numbers of shards that SetsToRemove returns.
 std::vector<std::pair<int64_t, int>> Removed(
     const std::vector<CheckpointSet>& sets, int64_t saved_step, int keep) {
   std::vector<std::pair<int64_t, int>> removed;

@@ -1,5 +1,5 @@
-// Time in which a rank opens a checkpoint of many shards, each with its rows of
-// every tensor:
+// Measures the time for a rank to open a checkpoint of many shards, each with
+// some rows of every tensor:
 //   bazel run -c opt //trainers/checkpoint:checkpoint_index_benchmark
 
 #include <cstdlib>

@@ -14,13 +14,14 @@
 namespace rankwise {
 namespace {
 
-// Of the metadata, as messages show it.
+// Shortens and escapes metadata for messages.
 std::string Shown(absl::string_view value) {
   constexpr size_t kLongest = 400;
   return absl::CHexEscape(value.substr(0, kLongest));
 }
 
-// That `part` comes from the save that `first` comes from, as far as both say.
+// Checks that `part` is from the same save as `first`, by their common
+// metadata.
 absl::Status CheckSameSave(const Checkpoint& first,
                            const CheckpointFile& file) {
   const Checkpoint& part = file.saved();
@@ -42,7 +43,7 @@ absl::Status CheckSameSave(const Checkpoint& first,
 
 using Block = CheckpointFile::Block;
 
-// Whether the two, of one tensor, have values in common.
+// Returns whether the blocks, of one tensor, overlap.
 bool Overlap(const Block& a, const Block& b) {
   for (size_t i = 0; i < a.shape.size(); ++i) {
     if (a.offsets[i] + a.shape[i] <= b.offsets[i] ||
@@ -65,7 +66,7 @@ struct BlockOrder {
   }
 };
 
-// The number of values; -1 where it does not fit.
+// Returns the number of values; -1 if it overflows.
 int64_t ValuesIn(const std::vector<int64_t>& shape) {
   int64_t values = 1;
   for (const int64_t size : shape) {
@@ -74,7 +75,7 @@ int64_t ValuesIn(const std::vector<int64_t>& shape) {
   return values;
 }
 
-// `path` has the first of them.
+// `path` is the file with the first of the blocks.
 absl::Status NotWhole(const std::string& name, const std::string& path) {
   return absl::DataLossError(
       absl::StrCat(path, ": the blocks of the checkpoint's tensor ",
@@ -225,14 +226,15 @@ absl::Status CheckpointReader::Read(const TensorBlock& block) {
   return NotWhole(block.name, files_[found->second[0].file].path());
 }
 
-// Copies the values that `wanted` has in common with the block there; returns
+// Copies the values that `wanted` has in common with the saved block; returns
 // their number.
 absl::StatusOr<int64_t> CheckpointReader::Copy(const Place& place,
                                                const TensorBlock& wanted) {
   const at::NoGradGuard no_grad;
   const CheckpointFile::Block& there = At(place);
   torch::Tensor to = wanted.values;
-  std::vector<int64_t> from_begin;  // of what both have, in the block there
+  // begin of the common values in the saved block
+  std::vector<int64_t> from_begin;
   for (size_t i = 0; i < there.shape.size(); ++i) {
     const auto dim = static_cast<int64_t>(i);
     const int64_t begin = std::max(there.offsets[i], wanted.offsets[i]);

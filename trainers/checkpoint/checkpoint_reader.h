@@ -1,4 +1,4 @@
-// A checkpoint on the disk as one, whatever files it was saved in.
+// Reads a checkpoint on the disk as a whole, in any number of files.
 #ifndef RANKWISE_TRAINERS_CHECKPOINT_CHECKPOINT_READER_H_
 #define RANKWISE_TRAINERS_CHECKPOINT_CHECKPOINT_READER_H_
 
@@ -14,39 +14,39 @@
 
 namespace rankwise {
 
-// Headers of a checkpoint's files, by the files' names.
+// Headers of a checkpoint's files, by file name.
 using CheckpointHeaders = std::map<std::string, SafetensorsHeaderText>;
 
-// Those of the files of `set` that can be read.
+// Returns the headers of the readable files of `set`.
 CheckpointHeaders ReadCheckpointHeaders(const CheckpointSet& set);
 
-// The headers of the files together are the index of their tensors: opening
-// checks all of them, and reads no data. Not thread-safe.
+// The files' headers together are the index of their tensors: opening a
+// checkpoint checks all headers and reads no data. Not thread-safe.
 class CheckpointReader {
  public:
-  // DataLoss names the file that is torn, missing, or of another save than the
-  // first (their metadata disagree). A file with an entry in `headers` is
-  // opened only when data are read from it; if it is not the file of that
-  // header by then, Read returns the DataLoss.
+  // DataLoss names a file that is torn, missing, or from a different save than
+  // the first file (their metadata disagree). A file with an entry in `headers`
+  // is opened only when data are read from it; if its header has changed by
+  // then, Read returns the DataLoss.
   static absl::StatusOr<CheckpointReader> Open(
       const CheckpointSet& set, const CheckpointHeaders& headers = {});
 
-  // Step, epoch, position and metadata, of the first file.
+  // Step, epoch, position and metadata of the first file.
   const Checkpoint& saved() const { return files_.front().saved(); }
   bool Has(const std::string& name) const { return tensors_.count(name) > 0; }
   std::vector<std::string> Names() const;
 
   // Fills `block.values`, on any device, from the files that have some of them,
-  // of which it reads no more than needed; the blocks that were saved may be
-  // other ones. DataLoss if the checkpoint has no such tensor, or not in that
-  // shape, or if what was read was changed since.
+  // reading no more than needed; the saved blocks may differ from `block`.
+  // DataLoss if the checkpoint has no such tensor or one of another shape, or
+  // if the data read have been changed.
   absl::Status Read(const TensorBlock& block);
 
-  // A tensor, whole, on the CPU.
+  // Returns a whole tensor on the CPU.
   absl::StatusOr<torch::Tensor> Read(const std::string& name);
 
  private:
-  // Where a block is.
+  // Location of a block.
   struct Place {
     size_t file = 0, block = 0;
   };
@@ -56,7 +56,7 @@ class CheckpointReader {
   // from the first; DataLoss names a file whose block overlaps another one.
   absl::Status CheckBlocks();
   void DropRepeated(std::vector<Place>& places) const;
-  // The later one of two places whose blocks overlap, or null.
+  // Returns the later of two places whose blocks overlap, or nullptr.
   const Place* FindOverlap(const std::vector<Place>& places) const;
   const CheckpointFile::Block& At(const Place& place) const {
     return files_[place.file].blocks()[place.block];

@@ -1,4 +1,4 @@
-// Checkpoints in shards, as several ranks save them.
+// Checkpoints in shards, as saved by several ranks.
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -32,7 +32,7 @@ std::string LayerName(int layer) {
   return absl::StrCat("model.", layer, ".weight");
 }
 
-// The layers of one shard; their values tell the step and the layer.
+// Returns the layers of one shard; their values encode the step and the layer.
 Checkpoint PartOf(int64_t step, int shard, int num_shards) {
   Checkpoint part;
   part.step = step;
@@ -61,7 +61,7 @@ class CheckpointShardsTest : public testing::Test {
     return CheckpointStore(dir_, kKept, shard, num_shards);
   }
 
-  // What `num_shards` ranks do; the ranks prune one after the other.
+  // Saves on `num_shards` ranks; the ranks prune one after another.
   void SaveAll(int64_t step, int num_shards) {
     std::vector<CheckpointStore> stores;
     stores.reserve(num_shards);
@@ -77,7 +77,7 @@ class CheckpointShardsTest : public testing::Test {
     }
   }
 
-  // The newest whole checkpoint, as any process sees it, must be this one.
+  // Expects this checkpoint to be the newest intact one for any process.
   void ExpectLoads(int64_t step, std::vector<std::string>* warnings) const {
     CheckpointStore store(dir_, kKept);
     const auto latest = LoadAll(store, warnings);
@@ -121,7 +121,7 @@ TEST_F(CheckpointShardsTest, FilesWithKnownHeadersAreOpenedWhenTheyAreRead) {
   CheckpointStore store = StoreOf(0, 2);
   const CheckpointHeaders headers = store.ReadLatestHeaders();
   EXPECT_THAT(headers, SizeIs(2));
-  // Another save's file in place of the one whose header is known.
+  // Replace the file whose header is known by another save's.
   const std::string replaced = StoreOf(1, 2).Path(1);
   ASSERT_TRUE(SaveCheckpointFile(replaced, {1, 1, 2}, PartOf(2, 1, 2)).ok());
   const auto load = [&](const std::string& layer) {
@@ -180,7 +180,7 @@ TEST_F(CheckpointShardsTest, ATornShardIsNamedAndTheEarlierOneLoaded) {
               AllOf(HasSubstr("checkpoint passed over: "), HasSubstr(path)));
 }
 
-// Of the last layer, which "shared" follows.
+// Changes a bit of the last layer, before the bytes of "shared".
 void ChangeLastLayer(const std::string& path) {
   constexpr int kFromEnd = -5;
   std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
@@ -211,7 +211,7 @@ TEST_F(CheckpointShardsTest, ShardsWithoutWhatIsNeededAreNotRead) {
   EXPECT_EQ(values[1].item<double>(), 5010);
   EXPECT_THAT(warnings, ElementsAre(HasSubstr(path)));
 
-  // A torn file is noticed by its size.
+  // Truncation is detected by the file's size.
   fs::resize_file(path, fs::file_size(path) - 1);
   needed = LayerName(2);
   EXPECT_EQ(store.LoadLatest(&warnings, load).value(), 10);
@@ -252,9 +252,9 @@ TEST_F(CheckpointShardsTest, AShardUnderAnothersNameIsRefused) {
   EXPECT_THAT(warnings[0], HasSubstr("holds shard 0/2, not 1/2"));
 }
 
-// A crash between the saves of two ranks, in the middle of a save over an older
-// run's checkpoint, and so on: whatever happens before Prune, what was whole
-// can be loaded.
+// After a crash before Prune, such as between the saves of two ranks or during
+// a save over an older run's checkpoint, the intact checkpoint can still be
+// loaded.
 TEST_F(CheckpointShardsTest, ACrashBetweenTwoShardsLosesNothing) {
   SaveAll(10, 2);
   ASSERT_TRUE(StoreOf(0, 2).Save(PartOf(20, 0, 2)).ok());
@@ -304,7 +304,7 @@ TEST_F(CheckpointShardsTest, ATensorOfTwoShapesIsRefused) {
 TEST_F(CheckpointShardsTest, PruneKeepsTheNewestWholeOnesOfAnyLayout) {
   SaveAll(10, 1);
   SaveAll(20, 2);
-  ASSERT_TRUE(StoreOf(0, 2).Save(PartOf(30, 0, 2)).ok());  // and no other
+  ASSERT_TRUE(StoreOf(0, 2).Save(PartOf(30, 0, 2)).ok());  // only this shard
   SaveAll(40, 3);
   EXPECT_THAT(Names(), ElementsAre("step_00000020.shard_0_of_2.safetensors",
                                    "step_00000020.shard_1_of_2.safetensors",

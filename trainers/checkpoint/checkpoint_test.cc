@@ -71,8 +71,8 @@ class CheckpointTest : public testing::Test {
     std::ofstream(store_.Path(step), std::ios::binary) << bytes;
   }
 
-  // With a good step 10 and `bytes` as step 20: step 10 is loaded, and step
-  // 20's refusal returned.
+  // With an intact step 10 and `bytes` as step 20: expects step 10 to be
+  // loaded, and returns step 20's refusal.
   std::string RefusalOf(const std::string& bytes) {
     Overwrite(20, bytes);
     std::vector<std::string> warnings;

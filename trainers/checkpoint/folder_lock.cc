@@ -20,7 +20,7 @@
 namespace rankwise {
 namespace {
 
-constexpr size_t kMostBytes = 500;  // of the lock file to show
+constexpr size_t kMostBytes = 500;  // bytes of the lock file to show
 
 std::string ThisJob(const std::string& job) {
   return absl::StrCat(job, ", process ", getpid(), " on host ",
@@ -47,8 +47,8 @@ absl::Status InUse(const std::string& dir, const std::string& path,
                    path));
 }
 
-// Whether `path` still names the open `file`: its holder may have removed it
-// between our opening and locking it.
+// Returns whether `path` still names the open `file`: its holder may have
+// removed it before it was locked here.
 bool StillNames(const std::string& path, int file) {
   struct stat named, opened;
   return stat(path.c_str(), &named) == 0 && fstat(file, &opened) == 0 &&
@@ -97,7 +97,7 @@ FolderLock::FolderLock(FolderLock&& other) noexcept
 
 FolderLock::~FolderLock() {
   if (file_ < 0) return;
-  // It is another job's file if ours was deleted to take over the folder.
+  // It is another job's file if this job's was deleted to take over the folder.
   if (StillNames(path_, file_)) unlink(path_.c_str());
   close(file_);
 }

@@ -1,4 +1,4 @@
-// Keeps two jobs from saving checkpoints to one folder.
+// Prevents two jobs from saving checkpoints to one folder.
 #ifndef RANKWISE_TRAINERS_CHECKPOINT_FOLDER_LOCK_H_
 #define RANKWISE_TRAINERS_CHECKPOINT_FOLDER_LOCK_H_
 

@@ -72,7 +72,7 @@ TEST_F(FolderLockTest, AKilledHolderLeavesNothingToCleanUp) {
   EXPECT_TRUE(FolderLock::Take(dir_, "ddp").ok());
 }
 
-// The fix that the error message gives.
+// The fix given in the error message.
 TEST_F(FolderLockTest, ADeletedFileIsTakenOver) {
   std::optional<FolderLock> stale = *FolderLock::Take(dir_, "ddp");
   fs::remove(dir_ / "job.lock");

@@ -1,4 +1,4 @@
-// A save that is killed leaves the last checkpoint whole.
+// A killed save leaves the last checkpoint intact.
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -22,7 +22,7 @@ namespace {
 constexpr int kShards = 3;
 constexpr int64_t kRows = 4, kColumns = 20'000;
 
-// A checkpoint in three shards, whose values tell the step.
+// Saves a checkpoint in three shards whose values encode the step.
 bool SaveStep(std::vector<CheckpointStore>& stores, int64_t step,
               torch::Tensor rows) {
   rows.fill_(static_cast<double>(step));
@@ -36,7 +36,8 @@ bool SaveStep(std::vector<CheckpointStore>& stores, int64_t step,
   return stores[0].Prune().ok();
 }
 
-// One checkpoint after another; writes to `told` which ones are complete.
+// Saves one checkpoint after another; writes each complete one's step to
+// `told`.
 [[noreturn]] void SaveWithoutEnd(std::vector<CheckpointStore>& stores,
                                  int64_t step, const torch::Tensor& rows,
                                  int told) {
@@ -50,7 +51,7 @@ bool SaveStep(std::vector<CheckpointStore>& stores, int64_t step,
 TEST(KilledSaveTest, TheLastCheckpointLoadsWheneverTheKillComes) {
   const std::string dir = testing::TempDir() + "/killed";
   std::filesystem::create_directories(dir);
-  at::set_num_threads(1);  // the children have no other
+  at::set_num_threads(1);  // the children have no other threads
   std::mt19937 random(1);
   std::uniform_int_distribution<int> microseconds(0, 30'000);
   const torch::Tensor rows = torch::zeros({kRows, kColumns});

@@ -1,4 +1,4 @@
-// A checkpoint with all of its tensors, for tests of what a store gives back.
+// Loads a checkpoint with all of its tensors, for tests.
 #ifndef RANKWISE_TRAINERS_CHECKPOINT_LOAD_ALL_FOR_TEST_H_
 #define RANKWISE_TRAINERS_CHECKPOINT_LOAD_ALL_FOR_TEST_H_
 
@@ -33,7 +33,7 @@ inline absl::StatusOr<std::optional<Checkpoint>> LoadAll(
   return all;
 }
 
-// By name.
+// Returns the tensors by name.
 inline std::map<std::string, torch::Tensor> TensorsOf(
     const Checkpoint& checkpoint) {
   std::map<std::string, torch::Tensor> tensors;

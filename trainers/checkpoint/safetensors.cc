@@ -25,8 +25,8 @@ namespace rankwise {
 namespace {
 
 using Json = nlohmann::ordered_json;
-// For reading: ordered_json copies what it has read when an object grows, by
-// recursion, which a file of nothing but brackets makes too deep for the stack.
+// For reading: when an object grows, ordered_json copies its contents
+// recursively, which overflows the stack for deeply nested files.
 using ReadJson = nlohmann::json;
 
 // Size of the length field at the start of the file.
@@ -34,7 +34,7 @@ constexpr int64_t kLengthBytes = 8;
 // Python's reader refuses longer headers too.
 constexpr int64_t kLargestHeaderBytes = 100'000'000;
 
-// As many as PyTorch's operators take.
+// PyTorch's operators accept as many.
 constexpr size_t kMostDimensions = 64;
 
 constexpr char kMetadataKey[] = "__metadata__";
@@ -44,7 +44,7 @@ struct NamedType {
   c10::ScalarType type;
 };
 
-// In the order in which Python's writer lays tensors out.
+// In the order of Python's writer.
 constexpr NamedType kTypes[] = {
     {"I64", c10::ScalarType::Long},      {"F64", c10::ScalarType::Double},
     {"F32", c10::ScalarType::Float},     {"I32", c10::ScalarType::Int},
@@ -52,7 +52,7 @@ constexpr NamedType kTypes[] = {
     {"U8", c10::ScalarType::Byte},       {"BOOL", c10::ScalarType::Bool},
 };
 
-// By `type` or by name; null where the format has none.
+// Find by `type` or by name; return nullptr for types that the format lacks.
 const NamedType* FindType(c10::ScalarType type) {
   const auto* found = absl::c_find_if(
       kTypes, [&](const NamedType& known) { return known.type == type; });
@@ -65,13 +65,13 @@ const NamedType* FindType(absl::string_view name) {
   return found == std::end(kTypes) ? nullptr : found;
 }
 
-// A text of the header, as messages show it: short and printable.
+// Shortens and escapes a text of the header for messages.
 std::string Named(absl::string_view text) {
   constexpr size_t kLongest = 200;
   return absl::StrCat("'", absl::CHexEscape(text.substr(0, kLongest)), "'");
 }
 
-// Bytes of the data of `entry`; nullopt when the number does not fit.
+// Returns the bytes of `entry`'s data; nullopt if the number overflows.
 std::optional<int64_t> SizeBytes(const TensorEntry& entry) {
   int64_t bytes = static_cast<int64_t>(c10::elementSize(entry.dtype));
   for (const int64_t dimension : entry.shape) {
@@ -80,7 +80,7 @@ std::optional<int64_t> SizeBytes(const TensorEntry& entry) {
   return bytes;
 }
 
-// A list of whole numbers from 0, each fitting int64.
+// Parses a list of whole numbers from 0 that fit into int64.
 std::optional<std::vector<int64_t>> ParseNumbers(const ReadJson& json) {
   if (!json.is_array()) return std::nullopt;
   std::vector<int64_t> numbers;
@@ -126,8 +126,8 @@ class HeaderParser {
     return absl::DataLossError(absl::StrCat("at byte ", byte, ": ", what));
   }
 
-  // An error about the entry `name`, at the place where its name stands in the
-  // file.
+  // Returns an error about the entry `name`, with the position of its name in
+  // the file.
   absl::Status EntryError(const std::string& name,
                           absl::string_view what) const {
     const size_t found = text_.find(ReadJson(name).dump());
@@ -190,8 +190,8 @@ class HeaderParser {
                      " bytes but data_offsets hold ", entry.end - entry.begin));
   }
 
-  // Every data byte belongs to one tensor. Sorts the entries by their place in
-  // the file.
+  // Checks that every data byte belongs to exactly one tensor. Sorts the
+  // entries by position in the file.
   absl::Status CheckCoverage() {
     std::vector<TensorEntry>& entries = header_.entries;
     absl::c_sort(entries, [](const auto& a, const auto& b) {
@@ -228,7 +228,7 @@ absl::Status Explain(const absl::Status& status, absl::string_view attempted,
       absl::StrCat("cannot ", attempted, " ", path, ": ", status.message()));
 }
 
-// The length and the header, ready to be written.
+// Returns the length and the header, ready to be written.
 absl::StatusOr<std::string> EncodeHeader(
     const std::vector<TensorSource>& sources,
     const SafetensorsMetadata& metadata) {
@@ -251,7 +251,7 @@ absl::StatusOr<std::string> EncodeHeader(
         "a tensor's name or the metadata is not UTF-8 text");
   }
   text.resize((text.size() + 7) / 8 * 8, ' ');
-  // Little endian, as every machine that LibTorch runs on.
+  // Little endian, like all machines that LibTorch runs on.
   const uint64_t length = text.size();
   std::string encoded(kLengthBytes, '\0');
   std::memcpy(encoded.data(), &length, sizeof(length));
@@ -294,7 +294,7 @@ class Reader {
     return contents;
   }
 
-  // Bytes [begin, end) of the file.
+  // Returns bytes [begin, end) of the file.
   absl::StatusOr<torch::Tensor> ReadRange(int64_t begin, int64_t end) {
     RETURN_IF_ERROR(status_);
     in_.seekg(begin);
@@ -331,7 +331,7 @@ class Reader {
   }
 
   std::ifstream in_;
-  absl::Status status_;  // of opening it
+  absl::Status status_;  // result of opening the file
   int64_t size_bytes_ = 0;
   int64_t read_bytes_ = 0;
 };

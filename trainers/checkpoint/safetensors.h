@@ -1,5 +1,5 @@
-// Tensors in safetensors files, which Python's `safetensors.torch.load_file`
-// reads and writes too (https://github.com/huggingface/safetensors, "Format"):
+// Tensors in safetensors files, which are compatible with Python's
+// `safetensors.torch` (https://github.com/huggingface/safetensors, "Format"):
 //
 //   file    = length header data
 //   length  = the header's size in bytes, unsigned, 8 bytes, little endian
@@ -41,10 +41,10 @@ struct SafetensorsHeader {
   int64_t data_begin = 0;            // bytes of the file before the data
 };
 
-// A header as it is in the file, unchecked.
+// A header as stored in the file, unchecked.
 struct SafetensorsHeaderText {
   std::string json;
-  int64_t data_bytes = 0;  // after it
+  int64_t data_bytes = 0;  // size of the data after the header
 };
 
 using NamedTensors = std::vector<std::pair<std::string, torch::Tensor>>;
@@ -54,35 +54,34 @@ struct SafetensorsContents {
   SafetensorsMetadata metadata;
 };
 
-// A tensor to be written: what the header says of it, and its values (any
-// device, any strides), which are made when its turn comes, so that one tensor
-// at a time is in memory.
+// A tensor to be written: its header entry, and a function that returns its
+// values (any device, any strides), called when they are written, so that only
+// one tensor at a time is in memory.
 struct TensorSource {
   TensorEntry entry;
   std::function<torch::Tensor()> values;
 };
 
-// InvalidArgument for a tensor that is not dense.
+// Returns InvalidArgument for a tensor that is not dense.
 absl::StatusOr<TensorSource> SourceOf(const std::string& name,
                                       const torch::Tensor& tensor);
 
-// Puts them in the order of Python's writer, wider types first, then by name,
-// so that every tensor is aligned, and settles where each lies in the data.
-// InvalidArgument for a type that has no name in the format (it has F32 F64 F16
-// BF16 I64 I32 U8 BOOL).
+// Sorts the sources in the order of Python's writer, wider types first, then by
+// name, so that every tensor is aligned, and sets their offsets in the data.
+// InvalidArgument for a type that the format lacks (it has F32 F64 F16 BF16 I64
+// I32 U8 BOOL).
 absl::Status LayOut(std::vector<TensorSource>& sources);
 
-// Writes `sources`, laid out, to `path`, as ReplaceFile does. InvalidArgument
-// for a name used twice or text that is not UTF-8. Conventional metadata:
-// {"format", "pt"}. With `complete`, which is called when all values are
-// written, its texts take the place of those of `metadata`, which must be as
-// long.
+// Writes `sources`, ordered by LayOut, to `path`, as ReplaceFile does.
+// InvalidArgument for a repeated name or text that is not UTF-8. Conventional
+// metadata: {"format", "pt"}. If given, `complete` is called after all values
+// are written, and its result, of equal length, replaces `metadata`.
 absl::Status WriteSafetensors(
     const std::string& path, const std::vector<TensorSource>& sources,
     const SafetensorsMetadata& metadata,
     const std::function<SafetensorsMetadata()>& complete = nullptr);
 
-// The same of tensors that are there, in any order.
+// Does the same for existing tensors, in any order.
 //
 //   SaveSafetensors("model.safetensors", {{"fc.weight", weight}, {"fc.bias",
 //   bias}}, {{"format", "pt"}});
@@ -91,21 +90,22 @@ absl::Status SaveSafetensors(const std::string& path,
                              const SafetensorsMetadata& metadata = {});
 
 // Reads every tensor of `path` to the CPU, contiguous. DataLoss, with the file
-// and the byte, for what is not exactly a safetensors file.
+// and the byte, if it is not a valid safetensors file.
 absl::StatusOr<SafetensorsContents> LoadSafetensors(const std::string& path);
 
-// The names, types and shapes only; the data are not read, but their size is
-// checked.
+// Reads only the names, types and shapes; checks the size of the data without
+// reading them.
 absl::StatusOr<SafetensorsHeader> LoadSafetensorsHeader(
     const std::string& path);
 
-// The same in two steps, of which the second does not open `path`.
+// Do the same in two steps; the second does not open `path`.
 absl::StatusOr<SafetensorsHeaderText> LoadSafetensorsHeaderText(
     const std::string& path);
 absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(
     const std::string& path, const SafetensorsHeaderText& text);
 
-// Bytes [begin, end) of the data of `path`, whose header this is: uint8.
+// Returns bytes [begin, end) of the data of `path` as uint8; `header` is its
+// header.
 absl::StatusOr<torch::Tensor> LoadSafetensorsBytes(
     const std::string& path, const SafetensorsHeader& header, int64_t begin,
     int64_t end);

@@ -20,7 +20,7 @@ using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-// What Python's safetensors 0.6.2 writes for the tensors of Golden().
+// Output of Python's safetensors 0.6.2 for the tensors of Golden().
 constexpr char kGoldenHeader[] =
     R"({"__metadata__":{"format":"pt"},)"
     R"("steps":{"dtype":"I64","shape":[],"data_offsets":[0,8]},)"
@@ -43,7 +43,7 @@ std::string GoldenBytes() {
 }
 
 NamedTensors Golden() {
-  // The weight is given column-major: strides must not show in the file.
+  // The weight is column-major: its strides must not affect the file.
   return {
       {"conv1.weight",
        torch::tensor({-0.5f, 1.5f, 0.5f, 2.5f}).reshape({2, 2}).t()},
@@ -70,7 +70,7 @@ std::string Contents(const std::string& path) {
   return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
 }
 
-// The message of LoadSafetensors for a file of `bytes`.
+// Returns the message of LoadSafetensors for a file of `bytes`.
 std::string Refusal(const std::string& bytes) {
   const std::string path = Path();
   std::ofstream(path, std::ios::binary) << bytes;
@@ -123,7 +123,8 @@ TEST(SafetensorsTest, AnyBytesOfTheDataAreRead) {
       HasSubstr("at byte 627: the file ends, 1 bytes short"));
 }
 
-// Sources are made one after another, and the metadata may be known last.
+// Sources are evaluated one after another, and the metadata may be completed
+// last.
 TEST(SafetensorsTest, OneTensorIsInMemoryAtATime) {
   std::vector<TensorSource> sources;
   std::weak_ptr<int> last;
@@ -305,7 +306,7 @@ TEST(SafetensorsTest, RefusesMoreDimensionsThanPyTorchTakes) {
               HasSubstr("the shape has 65 dimensions; at most 64 are read"));
 }
 
-// What is nested deeply is not copied, which would overflow the stack.
+// Deeply nested values are not copied, which would overflow the stack.
 TEST(SafetensorsTest, RefusesAHeaderThatIsNestedDeeply) {
   const int depth = 1 << 16;
   std::string text = "{\"w\":";
