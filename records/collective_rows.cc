@@ -41,8 +41,8 @@ std::vector<CollectiveRow> CollectiveRows(
     std::vector<size_t> rows;         // by turn
     std::map<int64_t, size_t> turns;  // by rank: number of calls so far
   };
-  std::map<std::pair<CallDescription, int64_t>, Alike>
-      calls;  // by RowKey and launch
+  // by RowKey and launch
+  std::map<std::pair<CallDescription, int64_t>, Alike> calls;
   std::vector<CollectiveRow> rows;
   for (const CollectiveRecord* record : records) {
     Alike& alike = calls[{RowKey(*record), record->launch}];

@@ -116,9 +116,9 @@ struct StepRecord {
   double forward_seconds = 0;    // model and loss
   double backward_seconds = 0;   // including the gradients' all-reduce
   double optimizer_seconds = 0;  // including gradient clipping and zeroing
-  double exposed_comm_seconds =
-      0;  // part of forward_seconds and backward_seconds spent waiting for
-          // communication; a pipeline's messages are in its ScheduleRecord
+  // part of forward_seconds and backward_seconds spent waiting for
+  // communication; a pipeline's messages are in its ScheduleRecord
+  double exposed_comm_seconds = 0;
   int64_t examples = 0;  // of this rank in this step
   // Forward, backward, update and their communication in a step launched as one
   // captured graph; forward_, backward_, optimizer_ and exposed_comm_seconds
@@ -185,9 +185,9 @@ struct UpdateRecord {
   int64_t step = 0;    // the server's step in which the push was applied
   int64_t worker = 0;  // the worker's rank
   int64_t round = 0;   // the worker's round
-  int64_t read_round =
-      0;                // last round of which the worker had read all updates
-  int64_t version = 0;  // after this update
+  // last round of which the worker had read all updates
+  int64_t read_round = 0;
+  int64_t version = 0;       // after this update
   int64_t read_version = 0;  // version that the worker's gradients are based on
   double loss = 0;           // sent with the push
 };
@@ -278,9 +278,9 @@ struct CollectiveRecord : CallDescription {
   int64_t rank = 0;
   int64_t launch = 0;  // index of the job launch
   int64_t wrong = -1;  // this rank's wrong elements; -1 if unchecked
-  std::string end =
-      "counted";  // why the iterations ended; also "precise", "out_of_time",
-                  // "max_iterations", "interrupted"
+  // why the iterations ended; also "precise", "out_of_time", "max_iterations",
+  // "interrupted"
+  std::string end = "counted";
   std::vector<double> seconds;  // duration of each iteration on this rank
   // start of each iteration on rank 0's clock, since the earliest start of any
   // rank
@@ -302,8 +302,8 @@ struct OverlapRecord {
   std::vector<double> compute_seconds;  // the computation alone
   std::vector<double> comm_seconds;     // the collective alone
   std::vector<double> both_seconds;     // both started together
-  std::vector<double>
-      both_compute_seconds;               // computation's part of both_seconds
+  // computation's part of both_seconds
+  std::vector<double> both_compute_seconds;
   std::vector<double> both_comm_seconds;  // collective's part of both_seconds
 };
 
@@ -380,8 +380,8 @@ struct RecordedSpan {
   std::string action;  // "F", "B", "I", "W", as in docs/pipeline.md
   int64_t stage = 0;
   int64_t micro_batch = 0;
-  double start_seconds =
-      0;  // since the earliest start on any rank of the replica
+  // since the earliest start on any rank of the replica
+  double start_seconds = 0;
   double end_seconds = 0;
 };
 

@@ -176,8 +176,8 @@ void ListFields(Fields& fields, R& record) {
       fields.Count("hosts", record.hosts);
       fields.Count("ranks_on_host", record.ranks_on_host);
     }
-    if (fields.Has(
-            "peak_flops_per_second")) {  // implies the other two fields of 1.11
+    // implies the other two fields of 1.11
+    if (fields.Has("peak_flops_per_second")) {
       fields.Number("peak_flops_per_second", record.peak_flops_per_second);
       fields.Number("peak_bytes_per_second", record.peak_bytes_per_second);
       fields.Number("step_bytes", record.step_bytes);

@@ -87,8 +87,8 @@ TEST_F(ReplaceFileTest, AFullDiskLeavesWhatWasThereAndNothingElse) {
   signal(SIGXFSZ, SIG_IGN);
   rlimit before;
   getrlimit(RLIMIT_FSIZE, &before);
-  const rlimit limit = {
-      1000, before.rlim_max};  // file size limit, to simulate a full disk
+  // file size limit, to simulate a full disk
+  const rlimit limit = {1000, before.rlim_max};
   setrlimit(RLIMIT_FSIZE, &limit);
   const absl::Status status = ReplaceFile(path, std::string(5000, 'x'));
   setrlimit(RLIMIT_FSIZE, &before);

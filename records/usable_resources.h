@@ -28,8 +28,8 @@ int64_t UsableMemoryBytes();
 // The lowest limits among this process's control groups and their ancestors,
 // version 1 and 2.
 struct ControlGroupLimits {
-  double cores =
-      std::numeric_limits<double>::infinity();  // CPU seconds per second
+  // CPU seconds per second
+  double cores = std::numeric_limits<double>::infinity();
   int64_t memory_bytes = std::numeric_limits<int64_t>::max();
 };
 
