@@ -129,8 +129,8 @@ bool AllPositive(absl::Span<const double> sample) {
 
 double GeometricMean(absl::Span<const double> sample) {
   if (sample.empty()) return kUnknown;
-  double logs =
-      0;  // relative to the first, so that equal values return themselves
+  // relative to the first, so that equal values return themselves
+  double logs = 0;
   for (double x : sample) logs += std::log(x / sample[0]);
   return sample[0] * std::exp(logs / static_cast<double>(sample.size()));
 }
