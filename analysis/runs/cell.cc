@@ -393,8 +393,8 @@ std::vector<MeasuredRun> MeasureRuns(absl::Span<const RunTrace> runs,
                                      std::vector<std::string>* left_out) {
   const std::vector<size_t> jobs = JobsOf(runs);
   std::vector<MeasuredRun> measured;
-  std::map<std::pair<size_t, CellKey>, size_t>
-      places;  // jobs' indices in `measured`
+  // jobs' indices in `measured`
+  std::map<std::pair<size_t, CellKey>, size_t> places;
   for (size_t index = 0; index < runs.size(); ++index) {
     const RunTrace& run = runs[index];
     if (!run.ranks.empty() && IsCommBench(run.ranks[0].run)) continue;

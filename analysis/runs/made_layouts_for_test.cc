@@ -28,8 +28,8 @@ constexpr double kComputeSeconds = 2e-3;  // per example
 constexpr double kGradientBytes = 5e7;
 constexpr double kStateBytes = 4 * kGradientBytes;  // with Adam's two moments
 constexpr double kActivationBytes = 1e6;            // per example
-constexpr double kTensorBytes =
-    2e6;  // per example and step, of tensor parallelism
+// per example and step, of tensor parallelism
+constexpr double kTensorBytes = 2e6;
 constexpr double kMessageBytes = 2e5;  // per example, between stages
 
 struct MadeLayout {
@@ -38,8 +38,8 @@ struct MadeLayout {
   int zero = 0;
   int64_t ranks = kRanks;
   double fixed_bytes = 0;  // per rank and step
-  double bytes_per_example =
-      0;  // per rank and step, per example of the global batch
+  // per rank and step, per example of the global batch
+  double bytes_per_example = 0;
   double state_shards = 1;  // ranks that share the state
 
   bool IsPipeline() const { return axis == "pp"; }

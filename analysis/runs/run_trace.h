@@ -37,8 +37,8 @@ struct RankTrace {
 
 struct RunTrace {
   std::string source;  // file name for messages; the first of several
-  std::vector<RankTrace>
-      ranks;  // by rank; complete only if CheckRun returns OK
+  // by rank; complete only if CheckRun returns OK
+  std::vector<RankTrace> ranks;
   // Skipped lines by file; for a file with several runs, in its first run.
   std::map<std::string, std::vector<int64_t>> torn_lines = {};
 };
