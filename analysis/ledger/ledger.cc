@@ -281,8 +281,8 @@ absl::StatusOr<std::vector<LedgerPlace>> ReadPlaces(const RunTrace& run,
 
 double ExpectedMaximum(const std::vector<std::vector<double>>& samples) {
   assert(!samples.empty());
-  std::vector<double> below(samples.size(),
-                            0);    // number of values up to the current one
+  // number of values up to the current one
+  std::vector<double> below(samples.size(), 0);
   size_t unseen = samples.size();  // samples without a value up to it
   // Logarithm of the product of the distribution functions: its first value
   // other than 0 may underflow a double.

@@ -227,8 +227,8 @@ enum class LossCause {
 struct Loss {
   LossCause cause = LossCause::kRest;
   double seconds = 0;  // of the step; negative for a gain
-  double efficiency_points =
-      0;  // as a fraction; all losses sum to 1 - efficiency
+  // as a fraction; all losses sum to 1 - efficiency
+  double efficiency_points = 0;
   // 95 % interval of `seconds`, from the spread of repetitions; NaN if a cell
   // involved has only one.
   Interval interval = {std::numeric_limits<double>::quiet_NaN(),

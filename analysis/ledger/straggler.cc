@@ -16,8 +16,8 @@
 namespace rankwise {
 namespace {
 
-constexpr double kChance =
-    0.05;  // probability of a false alarm; 1 - confidence
+// probability of a false alarm; 1 - confidence
+constexpr double kChance = 0.05;
 constexpr double kWorthReporting = 0.01;  // minimum share of the step
 constexpr size_t kBatches = 10;           // batches per single run
 constexpr size_t kShortestBatch = 5;      // steps per batch
