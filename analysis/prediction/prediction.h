@@ -95,8 +95,8 @@ class RecordedPredictor : public Predictor {
 struct HeldOut {
   const Cell* cell = nullptr;
   absl::StatusOr<Layout> layout;
-  Predictor* predictor =
-      nullptr;  // has not seen the cell; may be nullptr if `layout` is an error
+  // has not seen the cell; may be nullptr if `layout` is an error
+  Predictor* predictor = nullptr;
   std::string model = {}, precision = {};  // of a planned transformer
 };
 

@@ -305,8 +305,8 @@ TEST(ScorePredictions, MayLookAtRunsThatExchangeNothing) {
   const std::vector<Cell> cells = GroupIntoCells(runs, {}, &left_out);
   const auto score = ScorePredictions(runs, cells, 2, FlatNetwork(0, 0), {});
   ASSERT_TRUE(score.ok());
-  ASSERT_EQ(score->points.size(),
-            2u);  // excludes the run without communication
+  // excludes the run without communication
+  ASSERT_EQ(score->points.size(), 2u);
   EXPECT_NEAR(score->points[0].Error(), 0, 1e-3);
 }
 

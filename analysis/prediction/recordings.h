@@ -104,9 +104,9 @@ struct RecordedDdp {
 struct BucketPlan {
   int64_t world_size = 1;
   double batch = 0;
-  std::vector<ReadyBucket>
-      buckets;              // ready_seconds as a fraction of backward_seconds
-  double tail_seconds = 0;  // after the last all-reduce, within backward
+  // ready_seconds as a fraction of backward_seconds
+  std::vector<ReadyBucket> buckets;
+  double tail_seconds = 0;     // after the last all-reduce, within backward
   double broadcast_bytes = 0;  // buffers broadcast before forward
 };
 
@@ -218,8 +218,8 @@ struct SimulatedLayout {
   // extrapolations beyond the measurements, one line each
   std::vector<std::string> extrapolations;
   std::vector<std::string> assumptions;
-  std::set<std::string>
-      conditions;  // of the costs, as CostEstimate::conditions
+  // of the costs, as CostEstimate::conditions
+  std::set<std::string> conditions;
 };
 
 // The source of a layout's computation.
