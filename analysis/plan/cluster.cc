@@ -1,4 +1,4 @@
-// Messages of the JSON library name the place of what they complain about.
+// Makes the JSON library's errors include the JSON pointer of the value.
 #define JSON_DIAGNOSTICS 1
 
 #include "analysis/plan/cluster.h"
@@ -23,13 +23,13 @@ using Json = nlohmann::json;
 constexpr char kFormat[] = "rankwise cluster";
 constexpr int kVersion = 1;
 
-// Throws an exception that says what `json` must be, unless `ok`.
+// Throws an exception that names the requirement, unless `ok`.
 void Require(bool ok, const Json& json, const char* what) {
   if (!ok) throw Json::other_error::create(599, what, &json);
 }
 
-// In the file's units. No cluster has numbers outside this range, and results
-// computed from them might not be finite.
+// Reads a number in the file's units. Real clusters have no values outside this
+// range, which could make results infinite.
 double Positive(const Json& json, const char* key) {
   constexpr double kLeast = 1e-9, kMost = 1e9;
   const Json& value = json.at(key);
@@ -39,7 +39,7 @@ double Positive(const Json& json, const char* key) {
   return value.get<double>();
 }
 
-// The name is printed, so it must be printable.
+// The name is printed, so control characters are rejected.
 std::string NameOf(const Json& json) {
   if (!json.contains("name")) return "cluster";
   const Json& name = json.at("name");
@@ -106,9 +106,10 @@ bool IsClusterFile(const Json& json) {
          version->get<double>() == kVersion;
 }
 
-// Of an all-reduce that was not measured across nodes: a ring of messages, as
-// slow as its slowest link. Links between nodes are shared with other lines, as
-// if `shared` bytes were sent; within a node every device has its own.
+// Duration of an all-reduce that was not measured across nodes: a ring of
+// messages, as slow as its slowest link. Links between nodes are shared with
+// other lines, as if `shared` bytes were sent; within a node every device has
+// its own.
 double RingSeconds(const NetworkModel& network, double bytes, double shared,
                    const Line& line, CostSide side) {
   const auto ring = network.RingAcrossHosts(shared, line.ranks);
@@ -135,7 +136,7 @@ NetworkModel StatedNetwork(const StatedLinks& links) {
   network.backend = "any";
   const double alpha = links.intra_latency_seconds;
   const double beta = 1 / links.intra_bytes_per_second;
-  // Of two ranks, a ring's 2 (n - 1) messages of 1/n of the bytes.
+  // With two ranks: a ring's 2 (n - 1) messages of 1/n of the bytes.
   network.collectives = {
       StatedCosts("all_reduce", Growth::kRing, 2 * alpha, beta),
       StatedCosts("ping_pong", Growth::kFlat, alpha, beta)};
@@ -195,7 +196,7 @@ double CollectiveSeconds(const Cluster& cluster, absl::string_view collective,
     name = "all_reduce";
     share = 0.5;
   }
-  // All devices of a node send at once: each line has its part of the links.
+  // All devices of a node send at once: each line has its share of the links.
   const double shared =
       across ? bytes * static_cast<double>(cluster.devices_per_node) /
                    static_cast<double>(line.per_node)

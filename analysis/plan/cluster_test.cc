@@ -150,7 +150,7 @@ TEST(CollectiveSecondsTest, ARingWithinANode) {
 
 TEST(CollectiveSecondsTest, LinesShareTheLinksOfANode) {
   const Cluster cluster = *ClusterFromJson(kFile);
-  // Every device has a fourth of 40 GB/s.
+  // Every device has a quarter of 40 GB/s.
   const Line line = LineAlong(cluster, 2, 4);
   EXPECT_NEAR(Seconds(cluster, "all_reduce", 1e9, line),
               2 * (10e-6 + 0.5e9 / 10e9), 1e-9);
@@ -164,10 +164,10 @@ TEST(CollectiveSecondsTest, LinksWithinANodeAreNotShared) {
   Cluster cluster;
   cluster.devices_per_node = 8;
   cluster.network = StatedNetwork({1e-6, 20e9, 10e-6, 50e9});
-  // One device of each node, with an eighth of the node's links.
+  // One device per node, with an eighth of the node's links.
   EXPECT_NEAR(Seconds(cluster, "all_reduce", 1e9, LineAlong(cluster, 2, 8)),
               2 * (10e-6 + 0.5e9 / (50e9 / 8)), 1e-9);
-  // All of both nodes: the links within are the slower ones.
+  // All devices of both nodes: the links within a node are slower.
   EXPECT_NEAR(Seconds(cluster, "all_reduce", 1e9, LineAlong(cluster, 16, 1)),
               30 * (1e-6 + 1e9 / 16 / 20e9), 1e-9);
 }
@@ -182,7 +182,7 @@ TEST(NamedClusterTest, KnowsTheirNames) {
               HasSubstr("h100-superpod"));
 }
 
-// A run of nano whose steps take `seconds` on every rank, all of it computing.
+// A run of nano whose steps compute for `seconds` on every rank.
 RunTrace NanoRun(RunForTest config, int64_t batch, double seconds) {
   config.batch_size = batch;
   RunTrace run = MakeRun(config);
@@ -244,7 +244,7 @@ TEST(ClusterFromRecordsTest, SeparatesKernelsFromWhatTheyCompute) {
   ASSERT_TRUE(cluster.ok()) << cluster.status();
   EXPECT_NEAR(PlannedSeconds(*cluster, 2), 0.03, 1e-9);
   EXPECT_NEAR(PlannedSeconds(*cluster, 8), 0.09, 1e-9);
-  // 10 ms a step, and 10 ms an example.
+  // 10 ms per step, and 10 ms per example.
   EXPECT_NEAR(PlannedSeconds(*cluster, 16), 0.17, 1e-9);
   EXPECT_EQ(cluster->speed_during_communication, 1);
   EXPECT_NEAR(cluster->deviation, 0, 1e-9);
@@ -314,7 +314,7 @@ TEST(ClusterFromRecordsTest, TakesTheOverlapThatWasMeasured) {
   EXPECT_NEAR(
       ClusterFromRecords(runs, {.ranks = 2})->speed_during_communication, 0.6,
       1e-9);
-  // Both together take longer than one after the other.
+  // Overlapped, they take longer than one after the other.
   for (RankTrace& rank : runs.back().ranks)
     rank.overlaps[0].both_seconds = {0.05, 0.05};
   EXPECT_EQ(ClusterFromRecords(runs, {.ranks = 2})->speed_during_communication,
@@ -343,7 +343,7 @@ TEST(ClusterFromRecordsTest, LeavesOutTheWarmUp) {
   EXPECT_NEAR(PlannedSeconds(*cluster, 2), 0.03, 1e-9);
 }
 
-// The run from the checkpoint of step `step` on.
+// Continues a run from the checkpoint of step `step`.
 RunTrace ResumedAfter(int64_t step, RunTrace run) {
   for (RankTrace& rank : run.ranks) {
     for (StepRecord& each : rank.steps) each.step += step;
@@ -356,7 +356,7 @@ TEST(ClusterFromRecordsTest, PartsOfOneJobAreOneRepetition) {
   RunForTest longest = single, other = single;
   longest.steps = 40;
   other.run_id = "other";
-  // The job, in two parts that took 0.03 s and 0.05 s a step, and another.
+  // A job in two parts with 0.03 s and 0.05 s per step, and another job.
   std::vector<RunTrace> runs = {NanoRun(single, 2, 0.03),
                                 ResumedAfter(20, NanoRun(longest, 2, 0.05)),
                                 NanoRun(other, 2, 0.2), NanoRuns().back()};

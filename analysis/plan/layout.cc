@@ -68,7 +68,7 @@ Engine Megatron2022() {
   engine.name = "Megatron-LM 2022";
   engine.hides_tp_sums = true;
   engine.gradient_bytes = 4;
-  // Products add to the fp32 gradients themselves.
+  // Products accumulate directly into the fp32 gradients.
   engine.accumulate_bytes = 0;
   return engine;
 }

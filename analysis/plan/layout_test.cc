@@ -12,7 +12,7 @@ namespace {
 
 TEST(ModelTest, CountsParametersAndFlops) {
   const Model nano = *NamedModel("nano");
-  // What //trainers:single prints of gpt nano.
+  // As printed by //trainers:single for gpt nano.
   EXPECT_EQ(nano.Parameters(), 842496);
   const Model large = *NamedModel("gpt3-175b");
   EXPECT_NEAR(large.Parameters(), 174.6e9, 0.3e9);

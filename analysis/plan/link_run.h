@@ -1,4 +1,4 @@
-// Computation alongside calls that run one after another on one link.
+// Computation alongside calls that run one after another on a link.
 #ifndef RANKWISE_ANALYSIS_PLAN_LINK_RUN_H_
 #define RANKWISE_ANALYSIS_PLAN_LINK_RUN_H_
 
@@ -19,7 +19,7 @@ class LinkRun {
     now_ += seconds < meanwhile ? seconds / speed_
                                 : in_flight + seconds - meanwhile;
   }
-  // When a call that takes `seconds` ends.
+  // Starts a call that takes `seconds`. Returns when it ends.
   double Start(double seconds) {
     link_free_ = std::max(link_free_, now_) + seconds;
     return link_free_;
@@ -28,7 +28,7 @@ class LinkRun {
   void WaitForAll() { WaitUntil(link_free_); }
 
   double now() const { return now_; }
-  // How much longer everything has taken than the computation alone.
+  // Returns the elapsed time minus the computation.
   double exposed() const { return now_ - computed_; }
 
  private:

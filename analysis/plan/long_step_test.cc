@@ -19,7 +19,7 @@ Layout LongStep(int64_t chunks) {
 }
 
 // Fails unless both steps are congruent to `layout` modulo `modulus`, have at
-// most 16 pp micro-batches and lie on one line with `layout`.
+// most 16 pp micro-batches and lie on a line with `layout`.
 void ExpectShorter(const Layout& layout, int64_t period, int64_t modulus) {
   const auto steps = Shorten(layout, kLongestSimulatedStep, period);
   ASSERT_TRUE(steps.has_value());

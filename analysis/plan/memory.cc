@@ -13,17 +13,17 @@ namespace {
 
 constexpr double kWideBytes = 4;  // fp32
 
-// ZeRO gathers 16-bit parameters, and keeps fp32 rows apart.
+// ZeRO gathers 16-bit parameters and keeps fp32 rows separately.
 bool HasBf16(const Layout& layout, const Engine& engine) {
   return layout.zero > 0 && engine.value_bytes < kWideBytes;
 }
 
-// Of one micro-batch.
+// Returns the bytes of one micro-batch.
 StageBytes BytesOf(const Stage& stage, bool is_first, bool is_last,
                    const Layout& layout, const Engine& engine,
                    const LayerWork& work) {
   const Work all = work.Of(stage);
-  // Norms keep the input itself, or a copy.
+  // Norms keep their input, or a copy.
   const bool keeps_input =
       NormInputBytes(layout, engine) == StreamBytes(layout, engine);
   const double input = is_first ? 0 : work.input_bytes;
@@ -41,7 +41,7 @@ StageBytes BytesOf(const Stage& stage, bool is_first, bool is_last,
   const double of_ends = work.Of(ends).kept_bytes;
   bytes.kept = static_cast<double>(stage.blocks) * work.input_bytes + of_ends -
                (keeps_input ? input : 0);
-  // The head's backward has ended before a block is computed again.
+  // The head's backward ends before a block is recomputed.
   bytes.recomputed =
       std::max(0.0, work.block.kept_bytes - work.input_bytes - of_ends);
   return bytes;
@@ -59,10 +59,10 @@ std::vector<StageBytes> BytesOfStages(const std::vector<Stage>& cut,
   return stages;
 }
 
-// In the order of the rank's schedule, without passes that cannot raise the
-// peak: with ZeRO 1 and 2 units stay gathered and gradients accumulate in
+// Returns the rank's passes in schedule order, without those that cannot raise
+// the peak: with ZeRO 1 and 2 units stay gathered and gradients accumulate in
 // place, from the second micro-batch on in fp32; with ZeRO 3 the same passes of
-// a single stage are alike.
+// a single stage are equal.
 std::vector<SectionPass> PassesThatDiffer(
     const Layout& layout, const Engine& engine, const Schedule& schedule,
     int rank, const std::vector<SectionRange>& stages) {
@@ -81,7 +81,8 @@ std::vector<SectionPass> PassesThatDiffer(
   return passes;
 }
 
-// The peak of the buffers that docs/memory.md lists; `stages`: the rank's.
+// Returns the peak of the buffers listed in docs/memory.md; `stages` are the
+// rank's.
 double UnshardedPeak(const Model& model, const Layout& layout,
                      const Engine& engine, const LayerWork& work,
                      const std::vector<Stage>& stages, const Schedule& schedule,

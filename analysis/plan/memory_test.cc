@@ -14,15 +14,15 @@ namespace {
 
 using ::testing::DoubleNear;
 
-// Rajbhandari et al. 2020, table 1: GB per device of 64, with 2 bytes for a
-// parameter, 2 for its gradient and 12 for Adam's state.
+// Rajbhandari et al. 2020, table 1: GB per device of 64, with 2 bytes per
+// parameter, 2 per gradient and 12 of Adam's state.
 TEST(StateMemoryTest, IsThatOfZerosTable1) {
   Engine engine;
   engine.parameter_bytes = engine.gradient_bytes = 2;
   engine.optimizer_bytes = 12;
   const struct {
     int64_t parameters;
-    double gigabytes[4];  // by stage
+    double gigabytes[4];  // by ZeRO stage
   } rows[] = {{7'500'000'000, {120, 31.4, 16.6, 1.88}},
               {128'000'000'000, {2048, 536, 284, 32}},
               {1'000'000'000'000, {16000, 4187, 2218, 250}}};
@@ -81,8 +81,8 @@ struct TrainerCase {
   std::vector<double> megabytes;  // of each rank along pp
 };
 
-// The activations that docs/memory.md's table has as computed by the trainers,
-// of gpt nano.
+// Activations of gpt nano, as computed by the trainers in the table of
+// docs/memory.md.
 TEST(RankMemoryTest, ActivationsAreThoseOfTheTrainers) {
   const Model nano = *NamedModel("nano");
   const Layout pipeline{.pp = 2, .micro_batch = 8, .micro_batches = 4};
@@ -123,7 +123,7 @@ TEST(RankMemoryTest, ActivationsAreThoseOfTheTrainers) {
 }
 
 // Inputs of blocks, norm and head, 4.2 MB by docs/memory.md, and in backward
-// what one block keeps, less its input and what the head kept.
+// the activations of one block, without its input and the head's.
 TEST(RankMemoryTest, RecomputesBlocksOneByOne) {
   const Model nano = *NamedModel("nano");
   const Layout layout{
@@ -135,8 +135,8 @@ TEST(RankMemoryTest, RecomputesBlocksOneByOne) {
               4.2 + 1e-6 * (block - 2 * input - head), 0.051);
 }
 
-// docs/memory.md: kB of parameters, gradients and the optimizer's state that
-// //trainers:fsdp holds, but for Adam's counts of 4 bytes per tensor.
+// docs/memory.md: kB of parameters, gradients and optimizer state of
+// //trainers:fsdp, without Adam's 4-byte counters per tensor.
 TEST(RankMemoryTest, StateIsThatOfTheTrainers) {
   const Model model{"two", 2, 64, 2, 32, 256};
   const double kilobytes[][3] = {

@@ -59,8 +59,8 @@ std::vector<std::string> RowOf(const Step& step) {
           step.limit};
 }
 
-// "Its MFU: 47.9 % [41.2, 57.0]; exposed communication: tp 0.93 s [0.75, 1.1]",
-// without axes along which nothing is exposed.
+// Returns "Its MFU: 47.9 % [41.2, 57.0]; exposed communication: tp 0.93 s
+// [0.75, 1.1]", without axes that have no exposed communication.
 std::string IntervalsText(const Step& step) {
   std::vector<std::string> exposed;
   const auto add = [&exposed](const char* axis, double seconds,
@@ -79,7 +79,7 @@ std::string IntervalsText(const Step& step) {
       exposed.empty() ? "none" : absl::StrJoin(exposed, ", "));
 }
 
-// An end that is not finite becomes null.
+// A non-finite end becomes null.
 Json IntervalJson(const Interval& interval) {
   return Json::array({interval.low, interval.high});
 }

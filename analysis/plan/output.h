@@ -10,19 +10,19 @@
 
 namespace rankwise::plan {
 
-// The model and the cluster in two lines.
+// Returns two lines on the model and the cluster.
 std::string SettingText(const Setting& setting);
 
-// One number of ranks: a row per layout, and which is fastest, by how much,
-// what limits it and how it is run.
+// Returns a row per layout of one number of ranks, and the fastest layout with
+// its lead, its limit and its command.
 std::string SearchText(const SearchResult& result, const Setting& setting,
                        absl::string_view precision);
 
-// A bar per number of ranks: the best layout's tokens per second and rank,
-// against those of the fewest ranks, with its MFU.
+// Returns a bar per number of ranks: the best layout's tokens per second and
+// rank, relative to the fewest ranks, with its MFU.
 std::string ScalingChart(absl::Span<const SearchResult> results);
 
-// Everything of both; docs/plan.md names the fields.
+// Returns all results as JSON; docs/plan.md names the fields.
 std::string PlanJson(absl::Span<const SearchResult> results,
                      const Setting& setting);
 

@@ -1,4 +1,4 @@
-// The layouts in which a model trains fastest on a number of ranks.
+// Finds the layouts in which a model trains fastest on a number of ranks.
 // `bazel run //analysis:plan -- --help`; docs/plan.md.
 
 #include <cstdint>
@@ -33,22 +33,22 @@ ABSL_FLAG(std::string, model, "",
           "gpt3-175b, turing-530b, megatron-1t; empty: the numbers below");
 ABSL_FLAG(int64_t, layers, 0, "blocks; with --model, 0: the model's own");
 ABSL_FLAG(int64_t, width, 0, "features between blocks");
-ABSL_FLAG(int64_t, heads, 0, "of attention");
-ABSL_FLAG(int64_t, sequence_length, 0, "tokens of an example");
+ABSL_FLAG(int64_t, heads, 0, "attention heads");
+ABSL_FLAG(int64_t, sequence_length, 0, "tokens per example");
 ABSL_FLAG(int64_t, vocabulary, 0, "token values");
 ABSL_FLAG(std::string, cluster, "",
           "a100-selene, h100-superpod, or a JSON file (docs/plan.md)");
 ABSL_FLAG(std::string, records, "",
           "instead of --cluster: a study's folder, whose runs of single, ddp "
-          "or fsdp say what computing takes and comm_bench's what "
-          "communication does");
+          "or fsdp measure computation and comm_bench's "
+          "communication");
 ABSL_FLAG(bool, score, false,
-          "of --records: print what the planner says of the recorded layouts "
-          "that were not used to fit next to what was measured, and nothing "
-          "else; --memory limits its choice among them");
+          "with --records: only print predictions and measurements of the "
+          "recorded layouts that were not used to fit; --memory limits the "
+          "planner's choice among them");
 ABSL_FLAG(int64_t, fit_up_to, 0,
           "with --score: fit runs of at most this many ranks and score the "
-          "larger ones; 0: fit those that exchange nothing (single, ddp "
+          "larger ones; 0: fit those without communication (single, ddp "
           "--skip_communication), and score all others");
 ABSL_FLAG(int64_t, devices_per_node, 0,
           "devices per node; 0: that of the cluster; with --records of CPUs, a "
@@ -58,17 +58,17 @@ ABSL_FLAG(std::string, memory, "",
           "required with --records of GPUs");
 ABSL_FLAG(std::string, world_sizes, "8,64,512", "ranks to plan for");
 ABSL_FLAG(int64_t, global_batch, 0,
-          "examples of a step; 0: --batch_per_rank times the ranks");
-ABSL_FLAG(int64_t, batch_per_rank, 1, "examples of a step per rank");
+          "examples per step; 0: --batch_per_rank times the ranks");
+ABSL_FLAG(int64_t, batch_per_rank, 1, "examples per step and rank");
 ABSL_FLAG(std::string, precision, "bf16", "bf16 or fp32");
 ABSL_FLAG(std::string, schedules, "1f1b,interleaved_1f1b,zero_bubble_h1,zbv",
-          "of pipelines, to choose from");
-ABSL_FLAG(std::string, zero, "0,1,2,3", "ZeRO stages to choose from");
+          "pipeline schedules to search");
+ABSL_FLAG(std::string, zero, "0,1,2,3", "ZeRO stages to search");
 ABSL_FLAG(int64_t, best, 5, "layouts to print for each number of ranks");
 ABSL_FLAG(std::string, json, "", "file for the plan; empty: none");
 ABSL_FLAG(std::string, validate, "",
-          "korthikanti2022 or narayanan2021: print that paper's tables next "
-          "to what the planner says, and nothing else");
+          "korthikanti2022 or narayanan2021: only print that paper's tables "
+          "next to predictions");
 
 namespace rankwise::plan {
 namespace {
@@ -124,7 +124,7 @@ absl::StatusOr<Cluster> ClusterFromFile(const std::string& name) {
       absl::StrCat("--cluster=", name, ": ", cluster.status().message()));
 }
 
-// --memory; 0 without it.
+// Returns the bytes of --memory; 0 without it.
 absl::StatusOr<double> MemoryFromFlags() {
   const std::string memory = absl::GetFlag(FLAGS_memory);
   if (memory.empty()) return 0.0;
@@ -132,7 +132,7 @@ absl::StatusOr<double> MemoryFromFlags() {
   return static_cast<double>(bytes);
 }
 
-// Where training would run, by the flags.
+// The cluster given by the flags.
 class ClusterSource {
  public:
   // `machine_` points into `runs_`, which a copy would not share.
@@ -167,7 +167,7 @@ class ClusterSource {
     return source;
   }
 
-  // Records show computing as it is with that number of ranks.
+  // Records describe computation at that number of ranks.
   absl::StatusOr<Cluster> For(int64_t ranks) const {
     Cluster cluster = stated_;
     if (machine_.has_value()) {
@@ -193,7 +193,8 @@ class ClusterSource {
 
   Cluster stated_;
   std::vector<RunTrace> runs_;
-  std::optional<RecordedMachine> machine_;  // of `runs_`; else `stated_` counts
+  // from `runs_`; otherwise `stated_` applies
+  std::optional<RecordedMachine> machine_;
   double deviation_ = 0;
   int64_t devices_ = 0;
   std::string precision_;
@@ -206,11 +207,11 @@ absl::StatusOr<SearchConfig> SearchFromFlags() {
   for (const std::string& schedule : config.schedules) {
     if (!IsScheduleName(schedule) || schedule == "dualpipev" ||
         schedule == "zero_bubble_auto") {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "--schedules=", absl::GetFlag(FLAGS_schedules), ": ",
-          Quoted(schedule),
-          " is none that is planned: naive, gpipe, 1f1b, interleaved_1f1b, "
-          "zero_bubble_h1, zero_bubble_h2 and zbv are"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("--schedules=", absl::GetFlag(FLAGS_schedules), ": ",
+                       Quoted(schedule),
+                       " is not planned: naive, gpipe, 1f1b, interleaved_1f1b, "
+                       "zero_bubble_h1, zero_bubble_h2 and zbv are"));
     }
   }
   ASSIGN_OR_RETURN(const auto stages,
@@ -236,7 +237,7 @@ absl::StatusOr<std::string> Plan() {
   RETURN_IF_ERROR(OwnEngine(precision).status());
   ASSIGN_OR_RETURN(setting.model, ModelFromFlags());
   ASSIGN_OR_RETURN(const ClusterSource source, ClusterSource::FromFlags());
-  std::vector<Cluster> clusters;  // by size
+  std::vector<Cluster> clusters;  // by number of ranks
   for (const int64_t size : sizes) {
     ASSIGN_OR_RETURN(clusters.emplace_back(), source.For(size));
   }

@@ -1,4 +1,4 @@
-// The binary, as a person runs it.
+// Tests the binary through its command line.
 
 #include <sys/resource.h>
 
@@ -25,7 +25,7 @@ using ::testing::HasSubstr;
 
 struct Finished {
   int code = 0;
-  std::string text;  // of both outputs
+  std::string text;  // of stdout and stderr
 };
 
 Finished RunPlan(const std::string& flags) {
@@ -78,7 +78,7 @@ TEST(Plan, RanksLayoutsAndDrawsTheirScaling) {
   }
 }
 
-// Of child processes that have ended; the load of others does not count.
+// Returns the CPU time of terminated children, which excludes other load.
 double ChildrensCpuSeconds() {
   rusage used;
   ::getrusage(RUSAGE_CHILDREN, &used);
@@ -89,7 +89,7 @@ double ChildrensCpuSeconds() {
 
 // 10,000 ranks, sizes that are not powers of two, and steps of up to 4,194,304
 // micro-batches, or 68,719,476,736 examples. 0.1 s, 1 s, 3 s and 0.1 s on an
-// AMD EPYC; the limit leaves room for slow machines.
+// AMD EPYC; the limit allows for slow machines.
 TEST(Plan, TakesManyRanksAndMicroBatches) {
   for (const auto& [flags, ranks] :
        {std::pair("--model=gpt3-175b --world_sizes=96,1000,10000 --best=1",
@@ -131,7 +131,7 @@ TEST(Plan, PrintsPublishedTables) {
                                HasSubstr("mean error")));
 }
 
-// Writes records of nano in bf16 on `device`, and gives the file.
+// Writes records of nano in bf16 on `device`. Returns the file.
 std::string WriteRecords(const std::string& device) {
   const std::string path =
       absl::StrCat(testing::TempDir(), "/on_", device, ".jsonl");
@@ -157,7 +157,7 @@ std::string WriteRecords(const std::string& device) {
   return path;
 }
 
-// Of ZeRO 3 on two ranks, planned from such records.
+// Plans ZeRO 3 on two ranks from such records.
 double PlannedActivations(const std::string& device) {
   const std::string json = testing::TempDir() + "/recorded_plan.json";
   const Finished plan = RunPlan(absl::StrCat(

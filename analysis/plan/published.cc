@@ -42,7 +42,7 @@ Layout LayoutOf(const Size& size, Recompute recompute, bool sequence_parallel,
   return layout;
 }
 
-// On Selene, by Megatron-LM.
+// Returns the step on Selene by Megatron-LM.
 absl::StatusOr<double> StepSeconds(const Model& model, const Layout& layout,
                                    const Engine& engine) {
   ASSIGN_OR_RETURN(Cluster selene, NamedCluster("a100-selene"));
@@ -52,7 +52,7 @@ absl::StatusOr<double> StepSeconds(const Model& model, const Layout& layout,
   return step.step_seconds;
 }
 
-// Table 5, seconds; and of section 6.3 the MFU of 530B with 8 replicas.
+// Table 5, in seconds; and, from section 6.3, the MFU of 530B with 8 replicas.
 absl::StatusOr<PublishedTable> Iterations() {
   constexpr double kSeconds[][2] = {
       {1.42, 1.10}, {18.13, 13.75}, {49.05, 37.83}, {94.42, 71.49}};
@@ -66,7 +66,7 @@ absl::StatusOr<PublishedTable> Iterations() {
     const Layout layout =
         LayoutOf(size, selective ? Recompute::kAttention : Recompute::kFull,
                  selective, dp);
-    if (seconds < 1) {  // an MFU
+    if (seconds < 1) {  // a value of MFU
       const double flops =
           3 * model.ForwardFlops() * static_cast<double>(layout.global_batch());
       seconds = flops / (seconds * kPeak * static_cast<double>(layout.ranks()));
@@ -86,7 +86,7 @@ absl::StatusOr<PublishedTable> Iterations() {
   return table;
 }
 
-// What rank 0 keeps of the blocks' activations, the most at one time.
+// Returns rank 0's peak of the blocks' activations.
 absl::StatusOr<double> BlockActivations(const Model& model,
                                         const Layout& layout) {
   const Engine engine = Megatron2022();
@@ -105,7 +105,7 @@ absl::StatusOr<double> BlockActivations(const Model& model,
          static_cast<double>(layout.stages());
 }
 
-// Figure 1, GiB of the blocks.
+// Figure 1, GiB per rank of the blocks.
 absl::StatusOr<std::vector<PublishedTable>> Figure1() {
   constexpr double kState[] = {45.5625, 45.5625, 31.640625, 32.958984375};
   constexpr double kActivations[][2] = {{59.25, 9.5625},
@@ -141,7 +141,7 @@ absl::StatusOr<std::vector<PublishedTable>> Figure1() {
   return std::vector{state, activations};
 }
 
-// Figure 7, % of the activations without any of it.
+// Figure 7, % of the activations without either.
 absl::StatusOr<PublishedTable> Figure7() {
   constexpr struct {
     Recompute recompute;
@@ -275,7 +275,7 @@ std::string PublishedText(const PublishedTable& table) {
         100 * MeanError(rows), 100 * LargestError(rows));
   };
   sum_up("Rows that Calculon validates with", calculon);
-  sum_up("Rows that it has not", others);
+  sum_up("Other rows", others);
   return result;
 }
 

@@ -1,5 +1,5 @@
-// Steps and memory that others have measured and published, next to what the
-// planner says of the same models, layouts and machines.
+// Published measurements of steps and memory, next to the planner's predictions
+// for the same models, layouts and machines.
 #ifndef RANKWISE_ANALYSIS_PLAN_PUBLISHED_H_
 #define RANKWISE_ANALYSIS_PLAN_PUBLISHED_H_
 
@@ -13,7 +13,7 @@
 namespace rankwise::plan {
 
 struct PublishedRow {
-  std::string name;    // of the model, and what of it
+  std::string name;    // model and measured quantity
   std::string layout;  // "pp 8 x tp 8, interleaved_1f1b x3, 64 x 1, recompute"
   double reported = 0;
   double predicted = 0;
@@ -23,18 +23,18 @@ struct PublishedRow {
 };
 
 struct PublishedTable {
-  std::string title;  // with source and unit
+  std::string title;  // including source and unit
   std::vector<PublishedRow> rows;
 };
 
-// "korthikanti2022", "narayanan2021".
+// Returns "korthikanti2022", "narayanan2021".
 std::vector<std::string> PublishedNames();
 
-// The tables of one paper (docs/plan.md, "Against published measurements").
-// InvalidArgument lists the known names.
+// Returns the tables of one paper (docs/plan.md, "Against published
+// measurements"). InvalidArgument lists the known names.
 absl::StatusOr<std::vector<PublishedTable>> Published(absl::string_view name);
 
-// Mean of the absolute errors, and the largest.
+// The mean of the absolute errors, and the largest.
 double MeanError(absl::Span<const PublishedRow> rows);
 double LargestError(absl::Span<const PublishedRow> rows);
 

@@ -18,8 +18,8 @@ std::vector<PublishedRow> RowsOf(const PublishedTable& table, bool calculon) {
   return rows;
 }
 
-// Calculon's own validation prints 3.65 % of the iteration time; 2.1 and 6.7 %
-// of the activations of figures 1 and 7, and 8.5 % of the state.
+// Calculon's own validation prints 3.65 % for the iteration time; 2.1 and 6.7 %
+// for the activations of figures 1 and 7, and 8.5 % for the state.
 TEST(PublishedTest, IsNearerThanCalculonOnItsRows) {
   const auto tables = *Published("korthikanti2022");
   ASSERT_EQ(tables.size(), 4u);

@@ -11,10 +11,11 @@
 namespace rankwise::plan {
 namespace {
 
-// A schedule lists all of them, so a record may not claim any number.
+// A schedule lists all micro-batches, so a record must not claim an arbitrary
+// number.
 constexpr double kMostMicroBatches = 1 << 16;
 
-// What the other trainers do is none of the planner's layouts.
+// The planner has no layouts for the other trainers.
 absl::Status CheckBinary(const RunRecord& run) {
   for (const char* planned :
        {"single", "ddp", "fsdp", "hybrid", "pipeline", "tensor_parallel"}) {
@@ -24,7 +25,8 @@ absl::Status CheckBinary(const RunRecord& run) {
       absl::StrCat(run.binary, " is not planned"));
 }
 
-// Values of flags that the planner's layouts have; "" is a trainer without it.
+// Flag values assumed by the planner's layouts; "" if the trainer lacks the
+// flag.
 absl::Status CheckFlags(const RunRecord& run) {
   constexpr std::pair<const char*, const char*> planned[] = {
       {"context", "ring"},

@@ -15,11 +15,11 @@
 namespace rankwise::plan {
 namespace {
 
-constexpr double kUnknownDeviation = 0.1;  // of one run alone
-// Kernels that move data take at most this share of a step; else what the
-// optimizer reaches is not what they do.
+constexpr double kUnknownDeviation = 0.1;  // of a single run
+// Maximum share of a step spent by kernels that move data; above it, the
+// optimizer's bandwidth does not apply to them.
 constexpr double kMostMoving = 0.5;
-// A rate at which products take longer than anything else.
+// A rate so low that products dominate the duration.
 constexpr double kSlow = 1e6;
 
 bool ExchangesNothing(const RunRecord& run) {
@@ -40,7 +40,7 @@ std::string PrecisionOf(const RunTrace& run) {
   return FlagOf(run.ranks[0].run, "precision");
 }
 
-// Of one micro-batch of one rank that has the whole model.
+// Returns the duration of one micro-batch on a rank with the whole model.
 double WholeSeconds(const Model& model, const Layout& layout,
                     const Engine& engine, const Device& device) {
   Cluster cluster;
@@ -51,7 +51,7 @@ double WholeSeconds(const Model& model, const Layout& layout,
   return all.Forward() + all.Backward();
 }
 
-// The slowest rank's medians, per micro-batch and per step.
+// Measures the slowest rank's medians, per micro-batch and per step.
 void Measure(const RunTrace& run, const ThroughputConfig& config,
              int64_t micro_batches, ComputingSample& sample) {
   for (const RankTrace& rank : run.ranks) {
@@ -67,7 +67,7 @@ void Measure(const RunTrace& run, const ThroughputConfig& config,
   }
 }
 
-// Of a run that can be measured.
+// Requires a run that can be measured.
 absl::StatusOr<ComputingSample> SampleOf(const RunTrace& run,
                                          const ThroughputConfig& config,
                                          int64_t global_batch) {
@@ -102,8 +102,8 @@ double SecondsOf(const ComputingSample& sample, const Device& device) {
          sample.moved_bytes / device.memory_bytes_per_second;
 }
 
-// What data moves at while the optimizer runs; infinite where kernels would
-// take most of a step at that rate.
+// Returns the memory bandwidth of the optimizer; infinite if kernels would take
+// most of a step at that rate.
 double MemoryRate(const std::vector<ComputingSample>& samples) {
   std::vector<double> rates;
   for (const ComputingSample& sample : samples) {
@@ -119,9 +119,9 @@ double MemoryRate(const std::vector<ComputingSample>& samples) {
   return rate;
 }
 
-// Least squares of relative errors: seconds = flops / peak + kernels x
-// kernel_seconds + bytes / rate, no term below 0. One batch alone does not
-// separate the first two: kernels then take no time of their own.
+// Fits seconds = flops / peak + kernels x kernel_seconds + bytes / rate by
+// least squares of relative errors, with non-negative terms. A single batch
+// size does not separate the first two: kernel_seconds is then 0.
 Device FitDevice(const std::vector<ComputingSample>& samples) {
   Device device;
   device.memory_bytes_per_second = MemoryRate(samples);
@@ -150,7 +150,8 @@ void SlowDown(double times, Device& device) {
   device.kernel_seconds *= times;
 }
 
-// The number of ranks with most batches, which separate the device's numbers.
+// Returns the samples of the number of ranks with the most batch sizes, which
+// best separate the device's parameters.
 const std::vector<ComputingSample>& MostBatches(
     const std::map<int64_t, std::vector<ComputingSample>>& samples) {
   const auto batches = [](const auto& entry) {
@@ -166,14 +167,13 @@ const std::vector<ComputingSample>& MostBatches(
       ->second;
 }
 
-// The host's cores minus those that `ranks` ranks compute on; negative if it
+// Returns the host's cores minus those used by `ranks` ranks; negative if it
 // has too few.
 int64_t CoresLeft(const RunRecord& run, int64_t ranks) {
   return run.host.cores - ranks * run.threads_per_rank;
 }
 
-// Of the samples about what the device takes: how far their runs are apart and
-// how far the device is from them.
+// Returns the relative deviation of the samples from the device's prediction.
 double DeviationOf(const std::vector<ComputingSample>& samples,
                    const Device& device) {
   if (samples.size() < 2) return kUnknownDeviation;
@@ -197,7 +197,7 @@ absl::Status NothingShowsComputing(const std::string& precision) {
       precision.empty() ? "" : ", or plan for the --precision of the records"));
 }
 
-// One device is fitted to all of them.
+// All samples are fitted to one device.
 absl::Status CheckKindOfDevice(
     const std::map<int64_t, std::vector<ComputingSample>>& samples) {
   const bool on_cpu = RanOnCpu(*samples.begin()->second.front().run);
@@ -234,7 +234,7 @@ RecordedMachine::RecordedMachine(absl::Span<const RunTrace> runs,
     if (!measurable.ok())
       refusals_.emplace_back(PrecisionOf(run), std::move(measurable));
   }
-  std::vector<std::string> left_out;  // named by `refusals_`
+  std::vector<std::string> left_out;  // reported by `refusals_`
   for (const MeasuredRun& measured :
        MeasureRuns(runs, which.throughput, &left_out)) {
     const RunTrace& run = runs[measured.index];
@@ -250,8 +250,8 @@ RecordedMachine::RecordedMachine(absl::Span<const RunTrace> runs,
   }
 }
 
-// Samples by world size. Where runs without communication exist at a size, the
-// others of that size are left out.
+// Returns samples by world size. If a size has runs without communication, its
+// other runs are excluded.
 absl::StatusOr<RecordedMachine::SamplesByRanks> RecordedMachine::SamplesOf(
     const std::string& precision) const {
   const auto is_taken = [&precision](const std::string& recorded) {
@@ -273,10 +273,10 @@ absl::StatusOr<RecordedMachine::SamplesByRanks> RecordedMachine::SamplesOf(
   return refusal;
 }
 
-// The share of its speed that computing keeps during collectives. Uses
-// comm_bench's overlap at the largest world size up to `ranks`, or else at the
-// smallest: 1 - (both - computing alone) / communication alone, as in OSU's
-// benchmarks. nullopt if it was not measured.
+// Returns the fraction of its speed that computation keeps during collectives.
+// Uses comm_bench's overlap at the largest world size up to `ranks`, or else at
+// the smallest: 1 - (both - computation alone) / communication alone, as in
+// OSU's benchmarks. nullopt if it was not measured.
 std::optional<double> RecordedMachine::MeasuredSpeedDuringCommunication(
     int64_t ranks) const {
   if (overlaps_.empty()) return std::nullopt;

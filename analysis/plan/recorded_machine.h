@@ -1,5 +1,4 @@
-// What a study's records of gpt show: models, layouts and the machine they ran
-// on.
+// Models, layouts and the machine of a study's records of gpt.
 #ifndef RANKWISE_ANALYSIS_PLAN_RECORDED_MACHINE_H_
 #define RANKWISE_ANALYSIS_PLAN_RECORDED_MACHINE_H_
 
@@ -24,41 +23,41 @@
 
 namespace rankwise::plan {
 
-// By the run's flags. FailedPrecondition where it is no gpt, and where the
-// flags do not give the operations that were recorded.
+// Returns the model of the run's flags. FailedPrecondition if it is not gpt, or
+// if the flags do not match the recorded operations.
 absl::StatusOr<Model> ModelOf(const RunRecord& run);
 
 // Whether the rank's device was the CPU.
 bool RanOnCpu(const RunRecord& run);
 
-// By the run's mesh and flags, for `global_batch` examples a step.
-// FailedPrecondition names the trainer or the flag value that the planner does
-// not support.
+// Returns the layout of the run's mesh and flags, for `global_batch` examples
+// per step. FailedPrecondition names the trainer or the flag value that the
+// planner does not support.
 absl::StatusOr<Layout> LayoutOf(const RunRecord& run, int64_t global_batch);
 
-// Selects the runs from which computing and communication are fitted.
+// Selects the runs to which computation and communication are fitted.
 struct RecordedRuns {
-  // Runs of more ranks than these count only where they exchange nothing:
-  // single, and ddp or fsdp with --skip_communication. Of as many ranks those
-  // come before runs that communicate.
+  // Runs of more ranks are used only without communication: single, and ddp or
+  // fsdp with --skip_communication. At the same number of ranks, those take
+  // precedence over runs with communication.
   int64_t most_exchanging_ranks = std::numeric_limits<int64_t>::max();
-  ThroughputConfig throughput = {};  // which of their steps count
+  ThroughputConfig throughput = {};  // selects their steps
 };
 
 struct RecordedSize {
-  // World size to plan for. Uses computing as recorded at the largest world
+  // World size to plan for. Uses the computation recorded at the largest world
   // size up to it, or else at the smallest.
   int64_t ranks = std::numeric_limits<int64_t>::max();
-  // Ranks that share a host; 0: the largest number in any run.
+  // ranks per host; 0: the largest number in any run
   int64_t devices_per_node = 0;
-  std::string precision = {};  // of the runs, as in --precision; empty: any
+  std::string precision = {};  // of the runs, as in --precision; "": any
 };
 
-// Seconds and work of one micro-batch of one run.
+// Duration and work of one micro-batch of one run.
 struct ComputingSample {
   const RunRecord* run = nullptr;
   int64_t micro_batch = 0;
-  double seconds = 0;  // of the slowest rank, without exchanges and update
+  double seconds = 0;  // of the slowest rank, without communication and update
   double update_seconds = 0;
   double update_bytes = 0;
   double flops = 0;
@@ -66,18 +65,18 @@ struct ComputingSample {
   double moved_bytes = 0;
 };
 
-// From a study's records of gpt (docs/plan.md, "From records"): the times of
-// products and kernels, from the steps of single, ddp and fsdp; memory
-// bandwidth, from their optimizer; communication, as measured by comm_bench;
-// and on CPUs the host's memory divided among its ranks. On GPUs memory_bytes
-// is 0, as records do not contain it.
+// The machine of a study's records of gpt (docs/plan.md, "From records"):
+// durations of products and kernels, from the steps of single, ddp and fsdp;
+// memory bandwidth, from their optimizer; communication, from comm_bench; and
+// on CPUs the host's memory divided among its ranks. On GPUs memory_bytes is 0,
+// as records do not contain it.
 class RecordedMachine {
  public:
-  // Reads `runs`, which outlive the machine, and fits the network.
+  // Reads `runs`, which must outlive the machine, and fits the network.
   RecordedMachine(absl::Span<const RunTrace> runs, const RecordedRuns& which);
 
-  // FailedPrecondition if something is missing, with the command that records
-  // it, and if some runs used CPUs and others GPUs.
+  // FailedPrecondition if a measurement is missing, with the command that
+  // records it, or if some runs used CPUs and others GPUs.
   absl::StatusOr<Cluster> ClusterFor(const RecordedSize& size) const;
 
  private:
@@ -87,12 +86,12 @@ class RecordedMachine {
   std::optional<double> MeasuredSpeedDuringCommunication(int64_t ranks) const;
 
   std::vector<ComputingSample> samples_;
-  // By precision: why runs that could show computing were not used.
+  // by precision: why runs that could have provided computation were not used
   std::vector<std::pair<std::string, absl::Status>> refusals_;
   absl::StatusOr<NetworkModel> network_;
   int64_t most_on_a_host_ = 1;  // ranks
-  // By ranks: seconds that computing and communication together take longer
-  // than computing alone, and that communication takes alone.
+  // By ranks: excess of computation with communication over computation alone,
+  // and duration of communication alone, in seconds.
   std::map<int64_t, std::pair<double, double>> overlaps_;
 };
 

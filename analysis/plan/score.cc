@@ -25,10 +25,10 @@ namespace rankwise::plan {
 namespace {
 
 constexpr double kNormal95 = 1.96;
-// Of layouts, whose errors say more than what the fit leaves open.
+// Minimum number of layouts whose errors replace the fit's uncertainty.
 constexpr size_t kFewestErrors = 3;
 
-// A layout of several ranks that communicated, and the model of its steps.
+// A layout of several communicating ranks, and the prediction of its steps.
 struct PlannedCell {
   const Cell* cell;
   Layout layout;
@@ -86,8 +86,8 @@ std::vector<PlannedCell> PlanCells(absl::Span<const Cell> cells,
   return planned;
 }
 
-// The standard deviation about 0 of relative errors, of which 1.96 make
-// Student's interval; none where they are too few.
+// Returns the standard deviation about 0 of relative errors whose 1.96-fold is
+// Student's interval; nullopt if there are too few.
 std::optional<double> DeviationOf(const std::vector<double>& errors) {
   if (errors.size() < kFewestErrors) return std::nullopt;
   const auto count = static_cast<double>(errors.size());
@@ -96,10 +96,9 @@ std::optional<double> DeviationOf(const std::vector<double>& errors) {
          std::sqrt(squares / count);
 }
 
-// Over the other cells of `precision` with as many ranks as `cell`, as what is
-// left out of the model grows with the ranks that share cores and links; where
-// these are too few, over all others; else `otherwise`. Without a cell, over
-// all.
+// Uses the other cells of `precision` with as many ranks as `cell`, as the
+// model's omissions grow with the ranks that share cores and links; if these
+// are too few, all others; else `otherwise`. Without a cell, uses all.
 double DeviationFor(const PlannedCell* cell, const std::string& precision,
                     const std::vector<PlannedCell>& cells, int64_t fit_up_to,
                     double otherwise) {
@@ -143,7 +142,7 @@ std::string RegretSentence(const Score& score) {
       Counted(static_cast<int64_t>(score.regrets.size()), "choice"));
 }
 
-// Begins a row. The tables of layouts and of choices share these columns.
+// Starts a row with the columns common to the tables of layouts and of choices.
 void AddRow(const ScoredPrediction& one, Table& table) {
   table.AddRow();
   table.Add("model", "model", Word(ModelText(one)), kLeft);

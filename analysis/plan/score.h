@@ -1,6 +1,5 @@
-// How right the planner is about layouts that were run: their steps and memory
-// next to what it says, and what its first choices cost (docs/plan.md,
-// "Scored").
+// Accuracy of the planner on recorded layouts: predicted and measured steps and
+// memory, and the cost of its first choices (docs/plan.md, "Scored").
 #ifndef RANKWISE_ANALYSIS_PLAN_SCORE_H_
 #define RANKWISE_ANALYSIS_PLAN_SCORE_H_
 
@@ -18,31 +17,31 @@
 namespace rankwise::plan {
 
 struct ScoreConfig {
-  // Recorded runs of at most this many ranks are used to fit, and the larger
-  // ones are scored. 0: the runs that exchange nothing are used, and all others
-  // are scored.
+  // Fits recorded runs of at most this many ranks and scores the larger ones.
+  // 0: fits the runs without communication and scores all others.
   int64_t fit_up_to = 0;
-  double memory_bytes = 0;           // of a rank, for the choice; 0: no limit
+  double memory_bytes = 0;  // memory limit per rank of the choice; 0: no limit
   ThroughputConfig throughput = {};  // of the runs fitted or scored
 };
 
-// A layout's interval is as wide as the errors of the others of its precision
-// are large, among those of at most `fit_up_to` ranks where that is given; of
-// fewer than three, as what the fit leaves open. FailedPrecondition where
-// nothing can be fitted or scored.
+// The width of a layout's interval follows from the errors of the other layouts
+// of its precision, of at most `fit_up_to` ranks if that is given; if there are
+// fewer than three, from the uncertainty of the fit. FailedPrecondition if
+// there is nothing to fit or to score.
 absl::StatusOr<Score> ScorePlans(absl::Span<const RunTrace> runs,
                                  const ScoreConfig& config);
 
-// Cluster::deviation by what the planner is off by in the layouts recorded in
-// `precision`; of fewer than three, `cluster`'s own.
+// Returns Cluster::deviation estimated from the planner's errors in the layouts
+// recorded in `precision`; `cluster`'s own if there are fewer than three.
 double RecordedDeviation(absl::Span<const RunTrace> runs,
                          const std::string& precision, const Cluster& cluster);
 
-// A table with a row per layout, and one with a row per choice.
+// Returns a table with a row per layout, and one with a row per choice.
 std::vector<Table> PlanScoreTables(const Score& score);
 
-// These, the median error, the coverage and width of the ranges and, if there
-// are choices, their median regret, in sentences; and what was not scored.
+// Returns these tables; the median error, the ranges' coverage and width and,
+// if there are choices, their median regret, in sentences; and the cells not
+// scored.
 std::string PlanScoreText(const Score& score);
 
 }  // namespace rankwise::plan

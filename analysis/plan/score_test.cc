@@ -1,5 +1,5 @@
-// Scores of records whose truth is known: steps that the planner's own model
-// takes on a known device and network, with noise from run to run.
+// Scores records with known truth: steps of the planner's own model on a known
+// device and network, with noise between runs.
 
 #include "analysis/plan/score.h"
 
@@ -31,9 +31,9 @@ using ::testing::Not;
 
 constexpr int kTrials = 40;
 constexpr int kRepetitions = 3;
-constexpr double kNoise = 0.03;  // of a run's steps, all alike
+constexpr double kNoise = 0.03;  // common to all steps of a run
 
-// With what computing keeps of its speed while communication is in flight.
+// `speed` of computation while communication is in flight.
 RunTrace BenchRun(double speed = 1) {
   BenchRunForTest bench;
   bench.collectives = {"all_reduce", "ping_pong"};
@@ -64,7 +64,7 @@ std::string BinaryOf(const Layout& layout) {
   return layout.dp > 1 ? "ddp" : "single";
 }
 
-// A run that took `times` as long as the truth says.
+// Returns a run with steps of `times` the truth.
 RunTrace Recorded(const Layout& layout, double times, int repetition,
                   double speed = 1) {
   StepModel truth = Truth(50e9, layout.ranks(), speed);
@@ -117,7 +117,7 @@ std::vector<Layout> HeldOut() {
           {.dp = 8, .micro_batch = 8}};
 }
 
-// `bias`: how much longer than the truth the layouts that are held out take.
+// `bias`: ratio of held-out layouts' steps to the truth.
 std::vector<RunTrace> MadeRecords(std::mt19937_64& random, double bias,
                                   double speed = 1) {
   std::normal_distribution<double> noise(0, kNoise);
@@ -208,7 +208,7 @@ TEST(PlanScore, SaysWhatTheWrongChoiceCosts) {
   EXPECT_EQ(score->regrets[0].choice.prediction.layout.zero, first.zero);
   EXPECT_EQ(score->regrets[0].best.prediction.layout.zero, second.zero);
   EXPECT_GT(score->median_regret, 1);
-  // A memory that only ZeRO 3 fits into leaves no other choice.
+  // If only ZeRO 3 fits into memory, there is no other choice.
   double least = score->points[0].prediction.peak_bytes;
   for (const ScoredPrediction& one : score->points)
     least = std::min(least, one.prediction.peak_bytes);
@@ -251,7 +251,7 @@ TEST(PlanScore, NormsKeepFp32CopiesOnGpusOnly) {
     return score->points[0].prediction.peak_bytes;
   };
   const Model nano = *NamedModel("nano");
-  // Two bytes more of each block's two norms and of the last one.
+  // Two bytes more for each block's two norms and for the last norm.
   const double copies = 2 * static_cast<double>(8 * nano.sequence) *
                         static_cast<double>((2 * nano.blocks + 1) * nano.width);
   EXPECT_GT(bytes("cuda:0"), bytes("cpu") + 0.9 * copies);
@@ -281,7 +281,7 @@ TEST(PlanScore, FitsEachPrecisionByItself) {
   for (const char* precision : {"fp32", "bf16"}) {
     for (const Layout& layout :
          {Layout{.micro_batch = 8}, Layout{.dp = 2, .micro_batch = 8}}) {
-      // Twice as fast in bf16.
+      // bf16 is twice as fast.
       runs.push_back(
           Recorded(layout, precision == std::string("bf16") ? 0.5 : 1, 0));
       for (RankTrace& rank : runs.back().ranks) {

@@ -35,7 +35,7 @@ Mesh MeshOf(const Layout& layout) {
   return {layout.pp, layout.dp, layout.cp, layout.tp};
 }
 
-// All layouts of a mesh that the engine can run, appended to `layouts`.
+// Appends all layouts of a mesh that the engine can run to `layouts`.
 class MeshLayouts {
  public:
   MeshLayouts(const Setting& setting, const SearchConfig& config, Layout mesh,
@@ -95,7 +95,7 @@ std::vector<Layout> AllLayouts(const Setting& setting,
   std::vector<Layout> layouts;
   for (const int64_t tp : Divisors(config.ranks)) {
     if (tp > devices) break;
-    // Some groups along tp would straddle two nodes.
+    // Groups along tp must not straddle nodes.
     if (config.ranks > devices && devices % tp != 0) continue;
     for (const int64_t pp : Divisors(config.ranks / tp)) {
       for (const int64_t cp : Divisors(config.ranks / tp / pp)) {
@@ -115,19 +115,19 @@ struct Candidate {
   double least_seconds;
 };
 
-// The fastest of each mesh so far.
+// The fastest layouts of each mesh so far.
 class Best {
  public:
   explicit Best(size_t count) : count_(count) {}
 
-  // Whether a layout that takes no less than `seconds` may be among the best.
+  // Whether a layout that takes at least `seconds` may be among the best.
   bool Takes(const Layout& layout, double seconds) const {
     const auto found = by_mesh_.find(MeshOf(layout));
     if (found != by_mesh_.end() && seconds >= found->second.step_seconds)
       return false;
     return seconds < Limit();
   }
-  // No layout that takes longer can be among the best.
+  // Returns the step above which no layout can be among the best.
   double Limit() const { return limit_; }
   void Add(const Step& planned) {
     const auto [found, is_new] =

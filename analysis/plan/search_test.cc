@@ -37,7 +37,7 @@ SearchConfig Ranks(int64_t ranks, int64_t batch) {
   return config;
 }
 
-// Simulates every layout that it can think of.
+// Simulates every layout.
 double FastestOfAll(StepModel& steps, int64_t ranks, int64_t batch,
                     double memory_bytes) {
   double fastest = std::numeric_limits<double>::infinity();
@@ -115,7 +115,7 @@ TEST(SearchTest, ListsEachMeshOnceTheFastestFirst) {
   }
 }
 
-// single and ddp have no --recompute, however little memory there is.
+// single and ddp have no --recompute, even if memory is insufficient.
 TEST(SearchTest, PrintsRecomputeOnlyForTrainersThatHaveIt) {
   bool recomputes = false;
   for (const int64_t ranks : {1, 2}) {

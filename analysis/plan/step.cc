@@ -18,7 +18,8 @@ namespace {
 
 constexpr double kNormal95 = 1.96;
 constexpr double kNearlyFull = 0.95;
-constexpr double kLeastLimit = 0.05;  // of the step; below it computing limits
+// of the step; below it, compute is the limit
+constexpr double kLeastLimit = 0.05;
 
 StageCosts CostsOf(const PassSeconds& seconds, double output_bytes) {
   StageCosts costs;
@@ -32,12 +33,12 @@ StageCosts CostsOf(const PassSeconds& seconds, double output_bytes) {
 
 int64_t GradientRanks(const Layout& layout) { return layout.dp * layout.cp; }
 
-// How many ranks divide the rows to be updated among them.
+// Returns the number of ranks that divide the rows to be updated.
 double ShardRanks(const Layout& layout) {
   return layout.zero > 0 ? static_cast<double>(layout.dp) : 1;
 }
 
-// The interval of `value`, which is `low` and `high` at the ends of the
+// Returns the interval of `value`, which is `low` and `high` at the ends of the
 // interval of communication costs and has a relative error of `deviation`.
 Interval IntervalOf(double value, double low, double high, double deviation) {
   const double own = kNormal95 * deviation * value;
@@ -45,7 +46,7 @@ Interval IntervalOf(double value, double low, double high, double deviation) {
           value + std::hypot(own, high - value)};
 }
 
-// Start times of the first stage's forwards.
+// Returns the start times of the first stage's forwards.
 std::vector<double> StartsOfMicroBatches(const Schedule& schedule,
                                          const Timeline& timeline) {
   std::vector<double> starts;
@@ -81,12 +82,12 @@ std::string LimitOf(const Step& step, double memory_bytes) {
 
 }  // namespace
 
-// What one simulation gives.
+// Result of one simulation.
 struct StepModel::Timing {
   double seconds = 0;
   double exposed_dp = 0;
   double update = 0;
-  PassSeconds pass;    // of the rank that computes longest, one micro-batch
+  PassSeconds pass;    // of the rank with the most computation; one micro-batch
   int64_t period = 1;  // micro-batches after which the timeline repeats
 };
 
@@ -111,7 +112,8 @@ absl::StatusOr<StepModel::Schedules*> StepModel::SchedulesOf(
                                    layout.micro_batches);
   const auto found = schedules_.find(key);
   if (found != schedules_.end()) return &found->second;
-  // A few layouts in a row share one; all of them would not fit in memory.
+  // Only a few successive layouts share a schedule; all of them would exceed
+  // memory.
   if (schedules_.size() > 8) schedules_.clear();
   Schedules schedules;
   ASSIGN_OR_RETURN(
@@ -163,7 +165,7 @@ absl::StatusOr<double> StepModel::LeastSeconds(const Layout& layout) {
   }
   if (layout.pp > 1) least /= setting_.cluster.slowdown_by_others;
   if (layout.is_data_parallel() || layout.cuts_backward()) return least;
-  // Rank 0 begins first and ends last, with stage 0, whose gradients follow.
+  // Rank 0 starts first and ends last, with stage 0, followed by its gradients.
   const Stage& first = (*cut)[0];
   return least +
          UpdateSeconds(layout,
@@ -171,8 +173,8 @@ absl::StatusOr<double> StepModel::LeastSeconds(const Layout& layout) {
          ReduceSeconds(layout, first, work, CostSide::kMiddle);
 }
 
-// With ZeRO a reduce-scatter along dp and, of the rank's own rows, an
-// all-reduce along cp.
+// With ZeRO, a reduce-scatter along dp and an all-reduce of the rank's own rows
+// along cp.
 double StepModel::GradientSeconds(const Layout& layout, double parameters,
                                   CostSide side) const {
   const Cluster& cluster = setting_.cluster;
@@ -209,7 +211,7 @@ std::vector<UnitSeconds> StepModel::UnitSecondsOf(const Layout& layout,
   const Line line =
       LineAlong(setting_.cluster, layout.dp, layout.tp * layout.cp);
   std::vector<UnitSeconds> seconds;
-  int64_t last = -1;  // blocks are alike
+  int64_t last = -1;  // blocks are equal
   for (const UnitSize& unit : units.layout.units) {
     if (std::exchange(last, unit.numbers) == unit.numbers) {
       seconds.push_back(seconds.back());
@@ -233,7 +235,7 @@ TimedUnits StepModel::TimedUnitsOf(const Layout& layout, const Stage& stage,
                     setting_.cluster.speed_during_communication);
 }
 
-// One rank's model, whose gradients go along dp while backward runs.
+// Times one rank's model whose gradients are reduced along dp during backward.
 StepModel::Timing StepModel::TimeDataParallel(const Layout& layout,
                                               const LayerWork& work,
                                               CostSide side) const {
@@ -262,7 +264,7 @@ StepModel::Timing StepModel::TimeDataParallel(const Layout& layout,
     run.Start(
         GradientSeconds(layout, static_cast<double>(bucket) / bytes, side));
   };
-  // A layer's gradients arrive evenly.
+  // A layer's gradients become ready evenly.
   const auto arrive = [&](const Work& layer,
                           const std::vector<double>& tensors) {
     const double numbers = absl::c_accumulate(tensors, 0.0);
@@ -294,9 +296,9 @@ StepModel::Timing StepModel::TimeDataParallel(const Layout& layout,
   return timing;
 }
 
-// Of each stage, as the simulator takes them. What it waits for all-gathers is
-// in `gathers`: of a micro-batch with ZeRO 3, and then part of its costs, else
-// of the first one.
+// Returns each stage's costs for the simulator. `gathers`: exposed all-gather
+// seconds per micro-batch with ZeRO 3, which are then part of the costs;
+// otherwise of the first micro-batch.
 SimulationCosts StepModel::CostsOfStages(const Layout& layout, const Cut& cut,
                                          const LayerWork& work, CostSide side,
                                          std::vector<double>& gathers) const {
@@ -312,7 +314,7 @@ SimulationCosts StepModel::CostsOfStages(const Layout& layout, const Cut& cut,
     gathers.back() = forward;
     if (layout.zero < 3) continue;
     run.Backward(run.All(), /*reduces=*/false);
-    // In backward, one that runs the forward again waits again.
+    // A backward that recomputes the forward waits again.
     const bool again = RunsStagesAgain(layout, setting_.engine);
     const double backward = run.exposed() - (again ? 0 : forward);
     one.forward_seconds += forward;
@@ -322,8 +324,8 @@ SimulationCosts StepModel::CostsOfStages(const Layout& layout, const Cut& cut,
   return costs;
 }
 
-// A message between stages: alpha + bytes * beta of the network, and where the
-// ranks along tp share it out, an all-gather among these.
+// A message between stages: the network's alpha + bytes * beta and, if the
+// ranks along tp split it, an all-gather among them.
 LinkCosts StepModel::LinkOf(const Layout& layout, double bytes,
                             CostSide side) const {
   const Cluster& cluster = setting_.cluster;
@@ -335,7 +337,7 @@ LinkCosts StepModel::LinkOf(const Layout& layout, double bytes,
   const double seconds =
       CollectiveSeconds(cluster, "ping_pong", sent, line, side);
   LinkCosts link;
-  // In measurements, a small message can take longer than a large one.
+  // Measured small messages can take longer than large ones.
   link.alpha_seconds =
       std::min(seconds, CollectiveSeconds(cluster, "ping_pong", 1, line, side));
   link.beta_seconds_per_byte = (seconds - link.alpha_seconds) / bytes;
@@ -346,8 +348,8 @@ LinkCosts StepModel::LinkOf(const Layout& layout, double bytes,
   return link;
 }
 
-// A stage computes while the messages that it sends and receives are in flight:
-// its inputs forward and their gradients backward, and its outputs'.
+// A stage computes while its messages are in flight: its inputs and outputs in
+// forward, and their gradients in backward.
 void StepModel::SlowDownByMessages(SimulationCosts& costs) const {
   const double lost = 1 - setting_.cluster.speed_during_communication;
   const size_t last = costs.stages.size() - 1;
@@ -364,9 +366,9 @@ void StepModel::SlowDownByMessages(SimulationCosts& costs) const {
   }
 }
 
-// Of a tied weight whose two copies are on the first and the last rank; zbv has
-// both uses on the first. With ZeRO a rank exchanges only its own rows of the
-// gradient.
+// Returns the exchange of a tied weight with copies on the first and the last
+// rank; zbv has both on the first. With ZeRO a rank exchanges only its own rows
+// of the gradient.
 double StepModel::TiedSeconds(const Layout& layout, const LayerWork& work,
                               CostSide side) const {
   const auto& [model, engine, cluster] = setting_;
@@ -386,9 +388,9 @@ double StepModel::UpdateSeconds(const Layout& layout, double parameters) const {
          setting_.cluster.device.memory_bytes_per_second;
 }
 
-// All cores are busy as long as ranks that compute are as many as cores, so the
-// work of all takes as long as if they all computed all the time; unless it
-// goes no faster, as where each has a core of its own.
+// All cores are busy while at least as many ranks compute as there are cores,
+// so the total work takes as long as if all ranks computed all the time; but no
+// rank is faster than with its own cores.
 absl::StatusOr<Timeline> StepModel::SimulateOnSharedCores(
     const Schedule& schedule, SimulationCosts costs, double& faster) const {
   ASSIGN_OR_RETURN(Timeline timeline, Simulate(schedule, costs));
@@ -436,7 +438,7 @@ absl::StatusOr<StepModel::Timing> StepModel::TimePipeline(const Layout& layout,
   for (int rank = 0; rank < schedule.num_ranks(); ++rank) {
     Work all;
     double parameters = 0, waits = 0;
-    // The gradients of later stages are there first.
+    // The gradients of later stages are ready first.
     std::vector<int> stages = schedule.StagesOf(rank);
     std::reverse(stages.begin(), stages.end());
     for (const int stage : stages) {
@@ -460,8 +462,8 @@ absl::StatusOr<StepModel::Timing> StepModel::TimePipeline(const Layout& layout,
     timing.update = outside[rank];
     timing.exposed_dp = waits / faster;
   }
-  // The update of a tied weight makes the last rank and the first wait for each
-  // other, so every rank's step begins with the first forward.
+  // The update of a tied weight synchronizes the first and the last rank, so
+  // every rank's step begins with the first forward.
   for (int rank = 0; rank < schedule.num_ranks(); ++rank)
     outside[rank] += timeline.ranks[rank].front().start_seconds;
   const StepTimes times = PipelineStep(timeline, 1, reduce, outside);
@@ -487,7 +489,7 @@ absl::StatusOr<StepModel::Timing> StepModel::Time(const Layout& layout,
                                                   bool with_link) {
   RETURN_IF_ERROR(CheckLayout(setting_.model, layout, setting_.engine));
   auto steps = Shorten(layout, longest_simulated_);
-  // With weights cast once, micro-batches are not simulated one by one.
+  // If weights are cast once, micro-batches are not simulated one by one.
   if (!steps.has_value() || CastsOnce(layout))
     return TimeInFull(layout, side, with_link);
   const int64_t first_more = steps->more.micro_batches;

@@ -1,6 +1,6 @@
-// The step of one layout: the schedule that the engine runs, simulated with the
-// times of its stages and messages; the units of ZeRO with their prefetching;
-// the buckets of replicas.
+// The step of one layout: the engine's schedule, simulated with the durations
+// of its stages and messages; ZeRO's units and their prefetching; the buckets
+// of replicas.
 #ifndef RANKWISE_ANALYSIS_PLAN_STEP_H_
 #define RANKWISE_ANALYSIS_PLAN_STEP_H_
 
@@ -32,43 +32,43 @@ struct Setting {
   Cluster cluster;
 };
 
-// Of the rank along pp that computes longest; they add up to the step.
+// Parts of the step of the rank along pp with the most computation; they sum to
+// the step.
 struct StepParts {
   double compute = 0;
   double recompute = 0;
-  double update = 0;                      // the optimizer, and gathers for it
+  double update = 0;                      // the optimizer, and its all-gathers
   double tp = 0, cp = 0, pp = 0, dp = 0;  // exposed communication
   double bubble = 0;
 };
 
-// Ranges of StepParts' exposed communication, assuming that each part is off by
-// the same share as the step, and by its costs of communication.
+// Ranges of StepParts' exposed communication, assuming the step's relative
+// error for each part, plus its communication costs.
 struct ExposedIntervals {
   Interval tp = {}, cp = {}, pp = {}, dp = {};
 };
 
-// `step_interval` would hold 95 % of steps if the errors of the device's speed
-// and of the costs of communication were independent, and costs grew as
+// `step_interval` would contain 95 % of steps if the errors of the device's
+// speed and of the communication costs were independent, and costs grew as
 // assumed.
 struct Step : Prediction {
   StepParts parts = {};
   ExposedIntervals exposed = {};
   Memory memory = {};  // of the fullest rank
-  // Model FLOPs, recomputation left out, over the devices' peak.
+  // model FLOPs, without recomputation, over the devices' peak
   double mfu = 0;
-  // Follows from `step_interval`; the upper end is infinite if that reaches 0.
+  // computed from `step_interval`; the upper end is infinite if that reaches 0
   Interval mfu_interval = {};
-  // The largest part but compute, or memory where that is nearly full: "bubble
-  // (12 %)", "memory (97 %)", "compute".
+  // The largest part other than compute, or memory if nearly full: "bubble (12
+  // %)", "memory (97 %)", "compute".
   std::string limit = {};
 };
 
-// Predicts steps. Keeps the cuts and schedules it has made, and is not
-// thread-safe.
+// Predicts steps. Caches partitions and schedules. Not thread-safe.
 class StepModel : public Predictor {
  public:
-  // Fails as CheckModel and CheckNetwork do. Steps of more micro-batches than
-  // `longest_simulated` are extrapolated (long_step.h).
+  // Fails if CheckModel or CheckNetwork does. Steps with more micro-batches
+  // than `longest_simulated` are extrapolated (long_step.h).
   static absl::StatusOr<StepModel> Create(
       Setting setting, int64_t longest_simulated = kLongestSimulatedStep);
 
@@ -77,18 +77,19 @@ class StepModel : public Predictor {
     setting_.cluster.deviation = deviation;
   }
 
-  // No schedule takes less: every rank works off its micro-batches between the
-  // first forward that can reach it and the last gradient that can leave it.
+  // Returns a lower bound over all schedules: every rank processes its
+  // micro-batches between the first forward that can reach it and the last
+  // gradient that can leave it.
   absl::StatusOr<double> LeastSeconds(const Layout& layout);
-  // LeastMemory of any rank.
+  // Returns the largest LeastMemory of a rank.
   absl::StatusOr<double> LeastBytes(const Layout& layout);
-  // Of the fullest rank without the pipeline's messages: at most Step::memory,
-  // and found sooner. This and the next two fail as CheckLayout and
-  // MakeSchedule do.
+  // Returns the fullest rank's memory without the pipeline's messages: at most
+  // Step::memory, and faster to compute. This and the next two fail if
+  // CheckLayout or MakeSchedule does.
   absl::StatusOr<Memory> WithoutMessages(const Layout& layout);
-  // Without parts and intervals.
+  // Predicts the step without parts and intervals.
   absl::StatusOr<Step> Quick(const Layout& layout);
-  // Everything.
+  // Predicts the complete Step.
   absl::StatusOr<Step> PredictInDetail(const Layout& layout);
   absl::StatusOr<Prediction> Predict(const Layout& layout) override {
     return PredictInDetail(layout);
@@ -113,11 +114,11 @@ class StepModel : public Predictor {
   // Simulates all micro-batches.
   absl::StatusOr<Timing> TimeInFull(const Layout& layout, CostSide side,
                                     bool with_link);
-  // The memory of each rank along pp.
+  // Returns the memory of each rank along pp.
   absl::StatusOr<std::vector<Memory>> MemoryInFull(const Layout& layout,
                                                    bool with_messages);
   absl::StatusOr<Memory> FullestRank(const Layout& layout, bool with_messages);
-  // Without parts and intervals.
+  // Fills in all but parts and intervals.
   absl::StatusOr<Step> StepOf(const Layout& layout, const Timing& timing);
   absl::StatusOr<StepParts> PartsOf(const Layout& layout, const Timing& timing,
                                     CostSide side);
@@ -130,19 +131,19 @@ class StepModel : public Predictor {
                                 const LayerWork& work, CostSide side,
                                 std::vector<double>& gathers) const;
   LinkCosts LinkOf(const Layout& layout, double bytes, CostSide side) const;
-  // Where ranks share cores: computing goes faster than `device` says while
-  // ranks of the pipeline wait.
+  // Simulates ranks that share cores: computation is faster than `device`
+  // states while ranks of the pipeline wait.
   absl::StatusOr<Timeline> SimulateOnSharedCores(const Schedule& schedule,
                                                  SimulationCosts costs,
                                                  double& faster) const;
-  // What messages between stages take from the computing of each.
+  // Adds the slowdown by messages to each stage's computation.
   void SlowDownByMessages(SimulationCosts& costs) const;
   double TiedSeconds(const Layout& layout, const LayerWork& work,
                      CostSide side) const;
   double UpdateSeconds(const Layout& layout, double parameters) const;
   double GradientSeconds(const Layout& layout, double parameters,
                          CostSide side) const;
-  // Of a stage's gradients: in one call or, with ZeRO, unit by unit.
+  // Reduces a stage's gradients in one call or, with ZeRO, unit by unit.
   double ReduceSeconds(const Layout& layout, const Stage& stage,
                        const LayerWork& work, CostSide side) const;
   std::vector<UnitSeconds> UnitSecondsOf(const Layout& layout,
@@ -153,12 +154,12 @@ class StepModel : public Predictor {
 
   Setting setting_;
   int64_t longest_simulated_;
-  std::map<int64_t, Cut> cuts_;  // by stages
+  std::map<int64_t, Cut> cuts_;  // by number of stages
   std::map<std::tuple<std::string, int64_t, int64_t, int64_t>, Schedules>
       schedules_;
-  // By what WorkOf takes from a layout: tp, cp, micro-batch, recompute,
-  // sequence parallel, whether ZeRO and data-parallel, micro-batches where
-  // weights are cast once for all of them.
+  // By the inputs of WorkOf from a layout: tp, cp, micro-batch, recompute,
+  // sequence parallel, ZeRO, data-parallel, and micro-batches if weights are
+  // cast once for all of them.
   std::map<
       std::tuple<int64_t, int64_t, int64_t, int, bool, bool, bool, int64_t>,
       LayerWork>

@@ -13,7 +13,7 @@
 namespace rankwise::plan {
 namespace {
 
-// Computing takes 1 ns per 1000 FLOPs, and links what they state.
+// Computation takes 1 ns per 1000 FLOPs; links as stated.
 Cluster MakeCluster(const StatedLinks& links) {
   Cluster cluster;
   cluster.name = "test";
@@ -28,7 +28,7 @@ Cluster MakeCluster(const StatedLinks& links) {
 constexpr StatedLinks kFree = {1e-15, 1e20, 1e-15, 1e20};
 constexpr StatedLinks kSlow = {1e-5, 5e9, 5e-5, 2e9};
 
-// A head as expensive as a block, so that stages can be equal.
+// A head as expensive as a block allows equal stages.
 Model EvenModel() { return {"even", 8, 512, 8, 128, 6144 + 128}; }
 
 StepModel MakeSteps(const Model& model, const StatedLinks& links) {
@@ -45,7 +45,7 @@ TEST(StepTest, OneRankComputesTheModelsFlops) {
   StepModel steps = MakeSteps(model, kFree);
   const Step step =
       *steps.PredictInDetail({.micro_batch = 2, .micro_batches = 3});
-  // Causal attention leaves out half of the pairs; its backward is 2.5 times
+  // Causal attention skips half of the pairs; its backward takes 2.5 times its
   // forward.
   const double attention = 8 * 4.0 * 128 * 128 * 512;
   const double flops =
@@ -59,15 +59,15 @@ TEST(StepTest, OneRankComputesTheModelsFlops) {
 TEST(StepTest, APipelinesBubbleIsThatOfItsSchedule) {
   StepModel steps = MakeSteps(EvenModel(), kFree);
   const Step step = *steps.PredictInDetail({.pp = 3, .micro_batches = 6});
-  // Three stages of three layers: (p - 1) / (m + p - 1), but for the head,
-  // whose FLOPs differ from a block's by attention.
+  // Three stages of three layers: (p - 1) / (m + p - 1), except that the head's
+  // FLOPs differ from a block's by attention.
   EXPECT_NEAR(step.parts.bubble / step.step_seconds, 2.0 / 8, 0.01);
   EXPECT_NEAR(step.parts.pp, 0, 1e-9);
   EXPECT_THAT(step.limit, ::testing::StartsWith("bubble"));
 }
 
 TEST(StepTest, MessagesTakeTheirTimeFromTheCoresThatCarryThem) {
-  // The second half of a step of two stages: 10 us and 0.2 ns per byte.
+  // Half of a step of two stages: 10 us and 0.2 ns/B.
   const Layout layout{.pp = 2, .micro_batch = 4, .micro_batches = 4};
   Setting setting = {EvenModel(), *OwnEngine("fp32"), MakeCluster(kSlow)};
   const double apart = StepModel::Create(setting)->Quick(layout)->step_seconds;
@@ -79,7 +79,7 @@ TEST(StepTest, MessagesTakeTheirTimeFromTheCoresThatCarryThem) {
   EXPECT_NEAR(shared - apart, 10 * message, 0.5 * message);
 }
 
-// As on a busy machine.
+// As on a loaded machine.
 TEST(StepTest, ASmallMessageMayHaveBeenMeasuredToTakeLonger) {
   Cluster cluster = MakeCluster(kFree);
   for (CollectiveCosts& costs : cluster.network.collectives) {
@@ -101,13 +101,13 @@ TEST(StepTest, RanksThatWaitLeaveTheirCoresToOthers) {
   const double alone = StepModel::Create(setting)->Quick(layout)->step_seconds;
   const double bubble =
       StepModel::Create(setting)->PredictInDetail(layout)->parts.bubble;
-  // On half of the cores: all the work takes as long as if they never waited,
+  // On half of the cores, the work takes as long as if ranks never waited,
   // which they do for 2 of 6 parts of the time.
   setting.cluster.device.peak_flops /= 2;
   setting.cluster.slowdown_by_others = 2;
   const double shared = StepModel::Create(setting)->Quick(layout)->step_seconds;
   EXPECT_NEAR(shared, 2 * (alone - bubble), 0.1 * alone);
-  // On cores of their own they get no faster.
+  // With their own cores they get no faster.
   setting.cluster.slowdown_by_others = 1.1;
   EXPECT_NEAR(StepModel::Create(setting)->Quick(layout)->step_seconds,
               2 * alone / 1.1, 1e-6 * alone);
@@ -150,7 +150,7 @@ TEST(StepTest, ExposedCommunicationIsThatOfTheAxis) {
   EXPECT_EQ(pp.tp + pp.cp + pp.dp, 0);
 }
 
-// A byte costs half to twice what `links` state.
+// A byte costs half to twice the value stated by `links`.
 Cluster MakeClusterOfUnsureLinks(const StatedLinks& links) {
   Cluster cluster = MakeCluster(links);
   for (CollectiveCosts& costs : cluster.network.collectives) {
@@ -214,9 +214,8 @@ TEST(StepTest, IntervalsGrowWithTheClustersDeviation) {
                              ->mfu_interval.high));
 }
 
-// Devices are faster or slower than planned, which the planner does not know:
-// gradients are mostly exposed, nearly hidden, and hidden but for the last
-// bucket.
+// Devices are faster or slower than planned, unknown to the planner: gradients
+// are mostly exposed, nearly hidden, and hidden except for the last bucket.
 TEST(StepTest, IntervalsOfExposedPartsCoverDevicesOfOtherSpeed) {
   constexpr int kTrials = 400;
   for (const int64_t micro_batch : {2, 6, 16}) {
@@ -263,7 +262,7 @@ TEST(StepTest, ARingSendsKeysOnceForwardAndWithTheirGradientsBackward) {
   StepModel steps = *StepModel::Create(setting);
   const Layout layout{.cp = 4, .micro_batch = 8};
   const double message = 1e-5 + 4.0 * 2 * 8 * 128 / 4 * 512 / 5e9;
-  // 3 messages forward; 3 of keys and 4 of gradients backward.
+  // 3 messages in forward; 3 of keys and 4 of gradients in backward.
   EXPECT_NEAR(steps.PredictInDetail(layout)->parts.cp, 8 * 10 * message, 1e-9);
 }
 
@@ -277,7 +276,8 @@ TEST(StepTest, Zero3OfAPipelineWaitsForTheGathersThatNothingHides) {
   whole.zero = 2;
   const double block = 1e-5 + 4 * EvenModel().BlockParameters() / 5e9 / 2;
   // The last stage waits for its first block and, as the norm before it is too
-  // short to hide it, for the head; backward for the head and its last block.
+  // short to hide it, for the head; in backward, for the head and its last
+  // block.
   const double waits = 4 * 4 * block;
   EXPECT_NEAR(
       slow.Quick(layout)->step_seconds - slow.Quick(whole)->step_seconds, waits,
@@ -318,7 +318,7 @@ TEST(StepTest, ARankWithBothUsesOfATiedWeightReducesItOnce) {
              .chunks = 2,
              .micro_batch = 4,
              .micro_batches = 4};
-  // So slow that nothing hides what is reduced.
+  // So slow that reductions are not hidden at all.
   constexpr StatedLinks kSlowest = {1e-5, 5e6, 5e-5, 2e6};
   const double tied =
       MakeSteps(EvenModel(), kSlowest).PredictInDetail(zbv)->parts.dp;
@@ -347,11 +347,11 @@ TEST(StepTest, RecomputationRunsTheHeadAgainToo) {
   const Step kept = *steps.PredictInDetail(layout);
   layout.recompute = Recompute::kFull;
   const Step again = *steps.PredictInDetail(layout);
-  // Each forward twice: 4 parts of work in place of 3.
+  // Each forward runs twice: 4 parts of work instead of 3.
   EXPECT_NEAR(again.step_seconds / kept.step_seconds, 4.0 / 3, 0.02);
 }
 
-// What is kept from one layout must not be taken for another.
+// Caches must not leak from one layout to another.
 TEST(StepTest, AStepDoesNotDependOnTheLayoutsBeforeIt) {
   Setting setting = {EvenModel(), *OwnEngine("bf16"), MakeCluster(kSlow)};
   setting.cluster.device.memory_bytes_per_second = 1e11;
@@ -375,7 +375,7 @@ TEST(StepTest, AStepDoesNotDependOnTheLayoutsBeforeIt) {
   }
 }
 
-// Any schedule, mesh and option; the engine may refuse it.
+// Returns any schedule, mesh and option; the engine may reject it.
 Layout RandomLayout(std::mt19937& random,
                     const std::vector<int64_t>& micro_batches) {
   const auto choose = [&random](const std::vector<int64_t>& values) {
@@ -403,7 +403,7 @@ Layout RandomLayout(std::mt19937& random,
   return layout;
 }
 
-// Every schedule, mesh and option against the bound that the search relies on.
+// Checks the search's bound with every schedule, mesh and option.
 TEST(StepTest, NoLayoutIsFasterThanItsBound) {
   std::mt19937 random(7);
   for (const StatedLinks& links : {kFree, kSlow}) {
@@ -429,7 +429,7 @@ TEST(StepTest, NoLayoutIsFasterThanItsBound) {
 TEST(StepTest, AnExtrapolatedStepIsThatOfTheWholeSchedule) {
   constexpr int64_t kInFull = 1 << 20;
   std::mt19937 random(11);
-  // Stages of unequal cost in the second model.
+  // The second model has stages of unequal cost.
   for (const Model& model : {EvenModel(), Model{"odd", 7, 512, 8, 128, 9000}}) {
     for (const StatedLinks& links : {kFree, kSlow}) {
       const Setting setting = {model, *OwnEngine("fp32"), MakeCluster(links)};

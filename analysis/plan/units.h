@@ -1,5 +1,5 @@
-// ZeRO's units on one rank, and how long the engine's order of gathering and
-// reducing them (parallel/sharded/order) takes.
+// ZeRO's units on one rank, and the duration of the engine's order of
+// all-gathers and reduce-scatters (parallel/sharded/order).
 #ifndef RANKWISE_ANALYSIS_PLAN_UNITS_H_
 #define RANKWISE_ANALYSIS_PLAN_UNITS_H_
 
@@ -15,8 +15,8 @@
 
 namespace rankwise::plan {
 
-// Seconds of a layer and one micro-batch. `backward` is without the forward
-// where its stage runs that again as a whole.
+// Seconds per layer and micro-batch. `backward` excludes the recomputed forward
+// if the stage recomputes it as a whole.
 struct SectionSeconds {
   double forward = 0, backward = 0;
 };
@@ -28,15 +28,15 @@ struct UnitSections {
   std::vector<SectionRange> stages;
 };
 
-// Sections and units of a rank's `stages`, in order of forward. A tied head
-// uses the embedding's unit, if that is among them, or a unit of its own for
+// Returns sections and units of a rank's `stages`, in order of forward. A tied
+// head uses the embedding's unit, if that is among them, or its own unit for
 // the copy of an embedding on another rank.
 UnitSections UnitSectionsOf(const Model& model, const Layout& layout,
                             const Engine& engine,
                             const std::vector<Stage>& stages,
                             const LayerWork& work);
 
-// With --prefetch=1.
+// Returns the order of --prefetch=1.
 UnitOrderConfig UnitOrderOf(const Layout& layout);
 
 // Seconds of a unit's all-gather and reduce-scatter.
@@ -44,7 +44,7 @@ struct UnitSeconds {
   double gather = 0, scatter = 0;
 };
 
-// Times passes whose collectives run one after another on one link, alongside
+// Times passes whose collectives run one after another on a link, alongside
 // computation.
 class TimedUnits : private Units, public UnitPasses {
  public:
@@ -71,7 +71,7 @@ class TimedUnits : private Units, public UnitPasses {
   const std::vector<SectionSeconds> seconds_;
   const std::vector<UnitSeconds> units_;
   LinkRun link_;
-  std::vector<double> gathered_, reduced_;  // when
+  std::vector<double> gathered_, reduced_;  // completion times
 };
 
 }  // namespace rankwise::plan

@@ -27,7 +27,8 @@ TEST(TimedUnitsTest, OnlyTheFirstGatherAndTheLastReductionAreExposed) {
   run.Forward(run.All());
   EXPECT_DOUBLE_EQ(run.exposed(), 0.5);
   EXPECT_DOUBLE_EQ(run.now(), 3.5);
-  // The last unit stayed; the others come while the one after computes.
+  // The last unit stayed gathered; the others arrive during the preceding
+  // computation.
   run.Backward(run.All(), /*reduces=*/true);
   run.Finish(/*updates=*/true);
   EXPECT_DOUBLE_EQ(run.now(), 10);
@@ -72,7 +73,7 @@ class UnitSectionsTest : public ::testing::Test {
     return UnitSectionsOf(model_, layout, *OwnEngine("fp32"), stages, work_);
   }
 
-  // The units' sizes.
+  // Returns the units' sizes.
   static std::vector<int64_t> NumbersOf(const UnitSections& sections) {
     std::vector<int64_t> numbers;
     for (const UnitSize& unit : sections.layout.units)
@@ -114,7 +115,7 @@ TEST(LinkRunTest, ComputingIsSlowerWhileACallIsInFlight) {
   EXPECT_DOUBLE_EQ(run.Start(4), 4);
   run.Compute(0.5);
   EXPECT_DOUBLE_EQ(run.now(), 2);
-  // Half of it in the 2 s that are left.
+  // Half of it in the remaining 2 s.
   run.Compute(1);
   EXPECT_DOUBLE_EQ(run.now(), 4.5);
   EXPECT_DOUBLE_EQ(run.exposed(), 3);

@@ -10,24 +10,24 @@ namespace rankwise::plan {
 namespace {
 
 constexpr double kWideBytes = 4;  // fp32
-// A norm's kernel backward reads the gradient, the input and the residual's
-// gradient, and writes one; in units of forward's read and write.
+// In backward, a norm's kernel reads the gradient, the input and the residual's
+// gradient, and writes one value: in units of forward's read and write.
 constexpr double kNormBackward = 2;
-// Of a logit in fp32: the cast, its maximum, its exponential and their sum, the
-// division, and the same back to the type of the product.
+// Bytes per fp32 logit: the cast, its maximum, its exponential and their sum,
+// the division, and the cast back to the product's type.
 constexpr double kLossBytes = 52;
-// Kernels of a forward (trainers/models/transformer.cc); backward has as many
-// for the inputs' gradients and for the weights'.
+// Kernels per forward (trainers/models/transformer.cc); backward has as many
+// for the input gradients and for the weight gradients.
 constexpr double kBlockKernels = 16;  // norms, products, GELU, sums, views
 constexpr double kEmbeddingKernels = 3, kNormKernels = 1, kHeadKernels = 3;
 
-// Times kernels on one device.
+// Computes durations of kernels on one device.
 class Kernels {
  public:
   Kernels(const Device& device, double value_bytes)
       : device_(device), value_bytes_(value_bytes) {}
 
-  // `count` products at a time of [m, k] and [k, n].
+  // `count` simultaneous products of [m, k] and [k, n].
   double Product(double m, double n, double k, double count = 1) const {
     const double flops = 2 * count * m * n * k;
     const double bytes = value_bytes_ * count * (m * k + k * n + m * n);
@@ -38,7 +38,7 @@ class Kernels {
   double Move(double bytes) const {
     return bytes / device_.memory_bytes_per_second;
   }
-  // What starting the kernels of a layer adds to each of its passes.
+  // Adds the overhead of launching a layer's kernels to each of its passes.
   void AddStarts(double kernels, PassSeconds& seconds) const {
     const double starts = kernels * device_.kernel_seconds;
     seconds.forward += starts;
@@ -52,7 +52,7 @@ class Kernels {
   const double value_bytes_;
 };
 
-// One rank's part of an example.
+// Returns one rank's part of an example.
 TransformerPart PartOf(const Model& model, const Layout& layout,
                        const Engine& engine) {
   const int64_t tokens = model.sequence / layout.cp;
@@ -70,7 +70,7 @@ TransformerPart PartOf(const Model& model, const Layout& layout,
 KeptTypes KeptTypesOf(const Layout& layout, const Engine& engine) {
   const bool autocast =
       engine.value_bytes < kWideBytes && engine.fused_attention;
-  // Softmax and what dropout leaves of it in 16 bits, and a mask.
+  // Softmax and its dropout result in 16 bits, and a mask.
   const bool keeps_attention =
       !engine.fused_attention && layout.recompute == Recompute::kNone;
   return {.value_bytes = engine.value_bytes,
@@ -80,7 +80,7 @@ KeptTypes KeptTypesOf(const Layout& layout, const Engine& engine) {
           .casts_weights = autocast && layout.zero == 0};
 }
 
-// The numbers of a block on one rank.
+// Dimensions of a block on one rank.
 struct Shape {
   Shape(const Model& model, const Layout& layout)
       : h(static_cast<double>(model.width)),
@@ -99,14 +99,14 @@ struct Shape {
   double vocabulary;
 };
 
-// Forward and backward of attention between q, k, v and its output.
+// Seconds of attention between q, k, v and its output.
 struct AttentionSeconds {
   double forward = 0, backward = 0;
 };
 
-// Two products of all pairs of tokens forward, four backward. Where no fused
-// kernel does them, the weights go through memory between them: softmax reads
-// and writes them, dropout too, with a mask of a byte; backward reads two more.
+// Forward has two products of all token pairs, backward four. Unless fused, the
+// weights pass through memory between them: softmax and dropout each read and
+// write them, dropout also a one-byte mask; backward reads two more.
 AttentionSeconds Attention(const Shape& x, const Engine& engine,
                            const Kernels& kernels) {
   const double rows = x.within / x.examples;
@@ -114,8 +114,8 @@ AttentionSeconds Attention(const Shape& x, const Engine& engine,
   AttentionSeconds seconds;
   if (engine.fused_attention) {
     const double keys = x.sequence * engine.attended;
-    // The products of a fused kernel are one, which keeps its weights on chip,
-    // and are computed once more backward (Dao et al. 2022).
+    // A fused kernel computes one product, keeps its weights on chip, and
+    // recomputes them in backward (Dao et al. 2022).
     const double one = kernels.Product(rows, 2 * keys, x.head_width, count);
     return {one, 2.5 * one};
   }
@@ -131,7 +131,7 @@ AttentionSeconds Attention(const Shape& x, const Engine& engine,
   return seconds;
 }
 
-// The four matrices, [tokens, outputs] of `inputs`.
+// The four matrix products, [tokens, outputs] of `inputs`.
 struct Products {
   Products(const Shape& x, const Kernels& kernels)
       : qkv(kernels.Product(x.within, 3 * x.h / x.t, x.h)),
@@ -143,7 +143,7 @@ struct Products {
   double qkv, projection, expand, contract;
 };
 
-// Bytes that norms, GELU, residual sums and dropout move.
+// Bytes moved by norms, GELU, residual sums and dropout.
 struct Elementwise {
   Elementwise(const Shape& x, const Engine& engine) {
     const double stream = engine.stream_bytes * x.between * x.h;
@@ -160,15 +160,15 @@ struct Elementwise {
   double forward = 0, backward = 0;
 };
 
-// What communication adds to the time of computing that it runs next to.
+// Returns the communication time that concurrent computation does not hide.
 double Exposed(double communication, double computing, const Cluster& cluster) {
   const double hidden =
       std::min(communication * cluster.speed_during_communication, computing);
   return communication - hidden;
 }
 
-// Along tp: a layer's output and, backward, its input's gradient are summed, in
-// one all-reduce or, under sequence parallelism, a reduce-scatter with an
+// Along tp, a layer's output and, in backward, its input's gradient are summed,
+// in one all-reduce or, with sequence parallelism, a reduce-scatter and an
 // all-gather before the next product (parallel/tensor/linear.h).
 void AddTensorExchanges(const Shape& x, const Layout& layout,
                         const Engine& engine, const Cluster& cluster,
@@ -192,7 +192,7 @@ void AddTensorExchanges(const Shape& x, const Layout& layout,
   }
   const double gather = takes("all_gather"), scatter = takes("reduce_scatter");
   seconds.tp_forward += 2 * (gather + scatter);
-  // The gathers of gradients before the rows' products are waited for.
+  // The gathers of gradients before the row-parallel products are exposed.
   seconds.tp_backward += 2 * gather;
   for (const double product : hidden_by) {
     seconds.tp_backward += Exposed(gather, product, cluster);
@@ -201,7 +201,7 @@ void AddTensorExchanges(const Shape& x, const Layout& layout,
   }
 }
 
-// One rank's ring attention: its exchanges run one after another on one link,
+// One rank's ring attention: its exchanges run one after another on a link,
 // alongside the blocks.
 class TimedRing final : public RingBackwardRank {
  public:
@@ -230,7 +230,7 @@ class TimedRing final : public RingBackwardRank {
 };
 
 // Ring attention, in the engine's order (docs/hybrid.md). In backward, the
-// gradients of keys and values also go around, in fp32.
+// gradients of keys and values also circulate, in fp32.
 void AddContextExchanges(const Shape& x, const Layout& layout,
                          const Engine& engine, const Cluster& cluster,
                          const AttentionSeconds& attention, CostSide side,
@@ -251,15 +251,15 @@ void AddContextExchanges(const Shape& x, const Layout& layout,
   seconds.cp_backward += backward.exposed();
 }
 
-// Backward runs the layer's forward again.
+// Adds the recomputed forward of the layer to backward.
 void AddForwardAgain(PassSeconds& seconds) {
   seconds.recompute = seconds.forward;
   seconds.tp_backward += seconds.tp_forward;
   seconds.cp_backward += seconds.cp_forward;
 }
 
-// Bytes that kernels move per parameter in a micro-batch: to add up its
-// gradient and to cast it.
+// Returns the bytes moved per parameter and micro-batch, to accumulate and to
+// cast.
 double BytesPerParameter(const Layout& layout, const Engine& engine) {
   const double casts =
       CastsOnce(layout) ? 1 / static_cast<double>(layout.micro_batches) : 1.0;
@@ -291,7 +291,7 @@ PassSeconds SecondsOfBlock(const Model& model, double parameters,
   return seconds;
 }
 
-// Its sum along tp; kernels that read and write the stream.
+// The sum along tp, and kernels that read and write the stream.
 PassSeconds SecondsOfEmbedding(const Model& model, const Layout& layout,
                                const Engine& engine, const Cluster& cluster,
                                CostSide side) {
@@ -322,7 +322,7 @@ PassSeconds SecondsOfNorm(const Model& model, const Layout& layout,
   return seconds;
 }
 
-// With the loss, whose logits are fp32.
+// Includes the loss, whose logits are fp32.
 PassSeconds SecondsOfHead(const Model& model, const Layout& layout,
                           const Engine& engine, const Cluster& cluster,
                           CostSide side) {
@@ -401,7 +401,7 @@ bool RunsStagesAgain(const Layout& layout, const Engine& engine) {
 
 bool CopiesTiedWeight(const Model& model, const Layout& layout,
                       const Stage& stage) {
-  // zbv has the first stage and the last on one rank.
+  // zbv has the first and the last stage on one rank.
   return model.tied_head && stage.head && !stage.embedding && layout.pp > 1 &&
          layout.schedule != "zbv";
 }
@@ -472,7 +472,7 @@ LayerWork WorkOf(const Model& model, const Layout& layout, const Engine& engine,
   work.head =
       work_of(head.kept, SecondsOfHead(model, layout, engine, cluster, side));
   const Shape x(model, layout);
-  work.head.kept_bytes += kWideBytes * x.within * x.vocabulary;  // the loss
+  work.head.kept_bytes += kWideBytes * x.within * x.vocabulary;  // for the loss
   if (RunsStagesAgain(layout, engine)) {
     for (Work* layer : {&work.embedding, &work.norm, &work.head})
       AddForwardAgain(layer->seconds);

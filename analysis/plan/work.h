@@ -1,5 +1,6 @@
-// What one micro-batch takes on one rank: the kernels of the model's layers and
-// the exchanges along tp and cp between them, and what their forward keeps.
+// Duration and memory of one micro-batch on one rank: the kernels of the
+// model's layers, the exchanges along tp and cp between them, and the
+// activations kept by forward.
 #ifndef RANKWISE_ANALYSIS_PLAN_WORK_H_
 #define RANKWISE_ANALYSIS_PLAN_WORK_H_
 
@@ -11,8 +12,7 @@
 
 namespace rankwise::plan {
 
-// Seconds of one micro-batch; those of an axis are what computing does not
-// hide.
+// Seconds per micro-batch; along an axis, the exposed communication.
 struct PassSeconds {
   double forward = 0, input_grad = 0, weight_grad = 0;  // kernels
   double recompute = 0;                                 // kernels, in backward
@@ -27,11 +27,11 @@ struct PassSeconds {
 };
 PassSeconds operator*(double times, PassSeconds seconds);
 
-// A layer, or a stage of several.
+// A layer, or a stage of several layers.
 struct Work {
   PassSeconds seconds;
-  double kept_bytes = 0;  // by one micro-batch's forward for its backward
-  // On top of these from I to W, in schedules that cut backward.
+  double kept_bytes = 0;  // kept by forward for backward, per micro-batch
+  // additionally kept from I to W, in schedules that split backward
   double until_weight_grad_bytes = 0;
 
   Work& operator+=(const Work& other);
@@ -47,49 +47,51 @@ struct LayerShapes {
 struct LayerWork {
   Work embedding, block, norm, head;
   LayerShapes shapes;
-  double input_bytes = 0;  // of a block, on this rank: what a stage receives
+  // a block's input on this rank, as received by a stage
+  double input_bytes = 0;
 
   Work Of(const Stage& stage) const;
 };
 
-// Of a model that CheckLayout accepts. A kernel takes the longer of its FLOPs
-// at the device's efficiency and its bytes of memory. Takes tp, cp, the
-// micro-batch, recomputation and sequence parallelism from `layout`, and
-// whether it is data-parallel and has ZeRO; where CastsOnce, the micro-batches,
-// too.
+// Requires a model that CheckLayout accepts. A kernel's duration is the larger
+// of its FLOPs at the device's efficiency and its memory traffic. From
+// `layout`, uses tp, cp, the micro-batch, recomputation, sequence parallelism,
+// ZeRO and whether it is data-parallel; if CastsOnce, also the micro-batches.
 LayerWork WorkOf(const Model& model, const Layout& layout, const Engine& engine,
                  const Cluster& cluster, CostSide side);
 
-// What a block's forward keeps (docs/memory.md, "Activations"; Korthikanti et
-// al. 2022, table 2 and section 5, for engines whose attention is not fused).
+// Returns the bytes kept by a block's forward (docs/memory.md, "Activations";
+// Korthikanti et al. 2022, table 2 and section 5, for engines with unfused
+// attention).
 double BlockKeptBytes(const Model& model, const Layout& layout,
                       const Engine& engine);
 
-// Bytes of a value of the residual stream, which is 16-bit where ZeRO gathers
-// 16-bit parameters; and of a value that a norm keeps of its input.
+// Return the bytes per value of the residual stream, which is 16-bit if ZeRO
+// gathers 16-bit parameters, and of the input kept by a norm.
 double StreamBytes(const Layout& layout, const Engine& engine);
 double NormInputBytes(const Layout& layout, const Engine& engine);
 
-// Whether weights are cast once a step, for all of its micro-batches.
+// Whether weights are cast once per step, for all of its micro-batches.
 bool CastsOnce(const Layout& layout);
 
-// Whether a stage runs its whole forward again before its backward, as those of
-// a pipeline do.
+// Whether a stage reruns its whole forward before its backward, as in a
+// pipeline.
 bool RunsStagesAgain(const Layout& layout, const Engine& engine);
 
-// Whether the stage's head has a copy of a tied weight, as the embedding that
-// owns it is on another rank.
+// Whether the stage's head has a copy of a tied weight because the embedding
+// that owns it is on another rank.
 bool CopiesTiedWeight(const Model& model, const Layout& layout,
                       const Stage& stage);
 
-// Number of parameters of a stage on this rank, including a copied tied weight,
-// and the number after padding for ZeRO.
+// Return the number of parameters of a stage on this rank, including a copied
+// tied weight, with and without ZeRO's padding.
 UnitSize SizeOfStage(const Model& model, const Layout& layout,
                      const Stage& stage, const LayerWork& work);
 double ParametersOf(const Model& model, const Layout& layout,
                     const Stage& stage, const LayerWork& work);
 
-// Number of values that this rank passes between blocks for one micro-batch.
+// Returns the number of values that this rank passes between blocks per
+// micro-batch.
 double StreamValues(const Model& model, const Layout& layout);
 
 }  // namespace rankwise::plan
