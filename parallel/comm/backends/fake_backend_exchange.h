@@ -197,7 +197,7 @@ class FakeExchange : public std::enable_shared_from_this<FakeExchange> {
   std::map<Route, Mailbox> mailboxes_;
   std::map<int, torch::Tensor> last_sent_;  // by tag; used if `alone`
 
-  // last: stops before the members that its callbacks use
+  // The last member: it stops before the others, which its callbacks use.
   FakeTimeline timeline_;
 };
 

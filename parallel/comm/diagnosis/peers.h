@@ -46,7 +46,7 @@ struct Pulse {
   std::vector<GroupProgress> progress;  // by group number of CollectiveLog
 };
 std::string FormatPulse(const Pulse& pulse);
-// nullopt if malformed
+// Returns nullopt if `text` is malformed.
 std::optional<Pulse> ParsePulse(const std::string& text);
 
 // Publishes this rank's pulse from its own thread until it is destroyed or the

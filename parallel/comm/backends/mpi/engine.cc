@@ -239,7 +239,7 @@ void MpiEngine::Fail(MpiGroup& group, const std::string& why) {
 void MpiEngine::LookAround() {
   if (pending_ == 0 || SteadyNow() < next_look_) return;
   next_look_ = SteadyNow() + kLook;
-  // oldest work in flight
+  // Start of each group's oldest work in flight.
   std::map<std::shared_ptr<MpiGroup>, SteadyTime> groups;
   std::vector<MpiWorkPtr> overdue;
   {

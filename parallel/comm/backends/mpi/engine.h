@@ -199,7 +199,7 @@ class MpiEngine {
 
   std::atomic<int> pending_{0};  // submitted and not completed
   std::atomic<int> waiters_{0};
-  // CPU clock of the last submitting thread
+  // CPU clock of the last submitting thread.
   std::atomic<clockid_t> submitter_{0};
   std::atomic<SteadyTime> last_wait_{SteadyTime()};  // its start
   std::mutex sleep_;
