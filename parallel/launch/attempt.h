@@ -1,5 +1,5 @@
-// One start of all ranks of a job by our launcher, and the environment that
-// describes it to them.
+// One start of all ranks of a job by rankwise's launcher, and the environment
+// that describes it to the ranks.
 #ifndef RANKWISE_PARALLEL_LAUNCH_ATTEMPT_H_
 #define RANKWISE_PARALLEL_LAUNCH_ATTEMPT_H_
 
@@ -11,14 +11,14 @@
 namespace rankwise {
 
 struct Attempt {
-  int restart = 0;  // 0: the first start
-  // The previous attempt: why and when it failed, and when it was started.
+  int restart = 0;  // 0 for the first start
+  // Of the previous attempt: cause and time of its failure, and its start.
   std::string cause = {};
   absl::Time failed = {};
   absl::Time started = {};
 };
 
-// The environment variables that ReadRankEnv() reads on `rank`, as
+// Returns the environment variables that ReadRankEnv() reads on `rank`, as
 // "NAME=value", except MASTER_ADDR and MASTER_PORT.
 std::vector<std::string> EnvironmentOf(const Attempt& attempt, int rank,
                                        int ranks, int max_restarts);

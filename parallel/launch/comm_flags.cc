@@ -34,30 +34,29 @@ ABSL_FLAG(std::string, device, "auto",
           "auto, cpu, cuda (rank i takes cuda:LOCAL_RANK) or cuda:N");
 ABSL_FLAG(int, threads, 0, "compute threads per rank; 0: cores / local ranks");
 ABSL_FLAG(absl::Duration, rendezvous_timeout, absl::Seconds(60),
-          "how long ranks wait for each other at the start");
+          "time limit for all ranks to meet at the start");
 ABSL_FLAG(absl::Duration, collective_timeout, absl::Minutes(5),
-          "how long a collective may take");
+          "time limit of one collective");
 ABSL_FLAG(
     bool, check_collectives, false,
     "compare every collective's kind, shapes and dtype across ranks; slow");
 ABSL_FLAG(std::string, file_store, "",
-          "file through which the ranks meet, in a shared folder: PATH or "
-          "file://PATH; empty: TCP at MASTER_ADDR");
+          "file in a shared folder through which ranks meet: PATH or "
+          "file://PATH; if empty, TCP at MASTER_ADDR");
 ABSL_FLAG(std::string, log_dir, "",
-          "folder for one log file per rank; empty: everything is shown");
+          "folder for one log file per rank; if empty, all is printed");
 
-// What --backend=fake pretends: ranks 1 to N-1, who hold what rank 0 holds.
+// Costs and size of --backend=fake: ranks 1 to N-1 mirror rank 0.
 ABSL_FLAG(int, fake_world_size, 2,
-          "ranks that --backend=fake pretends; comm_bench, whose ranks are "
-          "threads, takes at most 10000");
+          "ranks simulated by --backend=fake; at most 10000 in comm_bench, "
+          "whose ranks are threads");
 ABSL_FLAG(double, fake_alpha_us, 0,
           "latency of each collective, in microseconds, of --backend=fake");
 ABSL_FLAG(double, fake_beta_ns_per_byte, 0,
           "inverse bandwidth of --backend=fake, in nanoseconds per byte");
 ABSL_FLAG(int, fake_straggler_rank, -1,
-          "rank of --backend=fake that is late to each collective; -1: none");
-ABSL_FLAG(double, fake_straggler_us, 0,
-          "by how many microseconds that rank is late");
+          "straggler of --backend=fake, late to each collective; -1 if none");
+ABSL_FLAG(double, fake_straggler_us, 0, "delay of that rank, in microseconds");
 
 namespace rankwise {
 namespace {
@@ -78,7 +77,7 @@ FakeBackendConfig FakeFromFlags(FlagChecks& checks) {
   return fake;
 }
 
-// A flag of the fake backend that is set without it would do nothing.
+// A flag of the fake backend has no effect with other backends.
 void CheckFakeIsMeant(FlagChecks& checks) {
   for (const auto& [name, flag] : absl::GetAllFlags()) {
     if (absl::StartsWith(name, "fake_") && DiffersFromDefault(*flag))
@@ -86,8 +85,8 @@ void CheckFakeIsMeant(FlagChecks& checks) {
   }
 }
 
-// What each of `nproc` ranks on this machine would refuse of --device and, if
-// it names one, --backend.
+// Returns the error of any of `nproc` ranks on this machine about --device and,
+// if it names one, --backend.
 absl::Status CheckRanksHere(int nproc) {
   const std::string backend = absl::GetFlag(FLAGS_backend);
   const BackendKind* const named = FindBackend(backend);
@@ -182,7 +181,7 @@ RankEnv FakeRankEnvFromFlags() {
 }
 
 absl::StatusOr<CommConfig> CommConfigFromFlags() {
-  // The kernel takes TCP_USER_TIMEOUT as an int of milliseconds: 596 hours.
+  // The kernel stores TCP_USER_TIMEOUT as an int of milliseconds: 596 hours.
   constexpr absl::Duration kShortest = absl::Seconds(1);
   constexpr absl::Duration kLongest = absl::Hours(576);
   FlagChecks checks;
@@ -212,8 +211,8 @@ absl::StatusOr<CommConfig> CommConfigFromFlags() {
   if (is_fake && absl::GetFlag(FLAGS_nproc) > 1) {
     checks.Complain(
         absl::StrCat("--backend=", comm.backend,
-                     ": one process pretends all ranks; leave out --nproc, "
-                     "give --fake_world_size"));
+                     ": one process simulates all ranks; omit --nproc and set "
+                     "--fake_world_size"));
   }
   if (!checks.status().ok()) return checks.status();
   return comm;

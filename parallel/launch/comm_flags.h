@@ -1,6 +1,5 @@
-// The part of the command line that all binaries with ranks share: how many
-// ranks, over which backend, where they meet. Part of the binaries: the
-// libraries below see only the structs.
+// Command-line flags shared by all binaries with ranks: number of ranks,
+// backend, rendezvous. Only binaries read them; libraries receive the structs.
 #ifndef RANKWISE_PARALLEL_LAUNCH_COMM_FLAGS_H_
 #define RANKWISE_PARALLEL_LAUNCH_COMM_FLAGS_H_
 
@@ -25,7 +24,7 @@ ABSL_DECLARE_FLAG(int, threads);
 
 namespace rankwise {
 
-// Checks of flags that name the flag as it is typed; keeps the first complaint.
+// Checks of flags, which report the flag as typed; stores the first error.
 class FlagChecks {
  public:
   template <typename T>
@@ -44,11 +43,11 @@ class FlagChecks {
   void OneOf(const char* name, const std::string& value,
              const std::vector<std::string>& allowed);
 
-  // A file that will be written, in a folder that must be there before hours
-  // are spent. An empty path is no file.
+  // Checks a file to be written: its folder must exist, since the error would
+  // otherwise come after hours of work. An empty path is valid.
   void FileOrNew(const char* name, const std::string& path);
 
-  // The same for a folder that will be made unless it is there.
+  // The same for a folder that will be created if it is missing.
   void FolderOrNew(const char* name, const std::string& path);
 
   void Complain(const std::string& message) {
@@ -63,21 +62,21 @@ class FlagChecks {
   absl::Status status_;
 };
 
-// --help shows these flags and those of the binary's own source folder
-// ("trainers/"), not those of its libraries. Before flags are parsed.
+// Makes --help list these flags and those of the binary's own source folder
+// ("trainers/"), not those of its libraries. Call before parsing flags.
 void DescribeCommandLine(const char* usage, const std::string& folder);
 
-// The same flags with their values, defaults included.
+// Returns the flags that --help lists, with their values, defaults included.
 std::map<std::string, std::string> FlagsOf(const std::string& folder);
 
-// InvalidArgument names the flag, its value and what is allowed.
+// InvalidArgument names the flag, its value and the allowed values.
 absl::StatusOr<CommConfig> CommConfigFromFlags();
 absl::StatusOr<LaunchConfig> LaunchConfigFromFlags();
 
-// Rank 0 of the ranks that --backend=fake pretends.
+// Rank 0 of the ranks simulated by --backend=fake.
 RankEnv FakeRankEnvFromFlags();
 
-// `requested`, or this machine's cores over the ranks on it where it is 0.
+// Returns `requested` or, if it is 0, an equal share of this machine's cores.
 int ThreadsPerRank(int requested, const RankEnv& env);
 
 }  // namespace rankwise

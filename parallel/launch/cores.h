@@ -1,4 +1,4 @@
-// The cores that the ranks of this machine share.
+// CPU cores shared by the ranks of this machine.
 #ifndef RANKWISE_PARALLEL_LAUNCH_CORES_H_
 #define RANKWISE_PARALLEL_LAUNCH_CORES_H_
 

@@ -28,7 +28,7 @@ AddressList AllAddresses() {
   return AddressList(first, freeifaddrs);
 }
 
-// "" for what is not an address of `family` that other interfaces understand.
+// Returns "" unless the address is of `family` and valid on other interfaces.
 std::string TextOf(const sockaddr* address, int family) {
   if (address == nullptr || address->sa_family != family) return "";
   if (family == AF_INET6 &&

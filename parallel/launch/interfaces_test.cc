@@ -24,7 +24,7 @@ TEST(InterfacesTest, TheLoopbackIsThereOnceWithItsFirstAddress) {
 
 TEST(InterfacesTest, AnAddressHasAnInterfaceOrNone) {
   EXPECT_EQ(InterfaceWith("127.0.0.1").name, "lo");
-  EXPECT_EQ(InterfaceWith("192.0.2.77").name, "");  // RFC 5737: nobody's
+  EXPECT_EQ(InterfaceWith("192.0.2.77").name, "");  // reserved by RFC 5737
 }
 
 TEST(InterfacesTest, ThisProcessSharesItsOwnInterfaces) {

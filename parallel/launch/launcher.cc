@@ -73,10 +73,10 @@ class Launcher {
   absl::Status Start();
   // Blocks until all ranks have ended; returns main()'s exit code.
   int Supervise();
-  // After Supervise(): the next attempt, if the ranks failed and are to be
-  // restarted.
+  // After Supervise(): the next attempt, if the ranks failed and should
+  // restart.
   std::optional<Attempt> Restart() const;
-  // What the ranks printed and could not be passed on, and why; "" if nothing.
+  // Output of the ranks that could not be forwarded, and why; "" if none.
   const std::string& lost_output() const { return lost_output_; }
 
  private:
@@ -102,7 +102,7 @@ class Launcher {
   void SignalAll(int signal);
   bool AnyRunning() const;
   bool WorkIsLost() const;
-  // Time until the first stopped rank is killed; infinite while some running
+  // Time until the first stopped rank is killed; infinite while any running
   // rank is not stopped, or no rank has ended.
   absl::Duration LeftToStopped() const;
 
@@ -112,24 +112,24 @@ class Launcher {
   const std::vector<std::string> argv_;
   const absl::Time started_ = absl::Now();
   HostedStore hosted_;
-  std::vector<std::vector<std::string>> pmix_;  // by rank: for its environment
+  std::vector<std::vector<std::string>> pmix_;  // environment entries by rank
   std::vector<Child> children_;
 
   std::optional<int> exit_code_;  // once decided
   bool told_to_end_ = false;      // by a signal
   bool abandoned_ = false;        // not all ranks were started
-  bool bad_usage_ = false;        // of some rank, by its exit code
+  bool bad_usage_ = false;        // a rank returned kBadUsage
   std::string cause_;             // of the failure
   std::string lost_output_;
   absl::Time failed_;
-  // Not before these moments: SIGTERM, then SIGKILL, to whoever is left.
+  // Times of SIGTERM, then SIGKILL, to the remaining ranks.
   Deadline terminate_{absl::InfiniteDuration()};
   Deadline kill_{absl::InfiniteDuration()};
 };
 
 Launcher::~Launcher() {
   for (Child& child : children_) {
-    if (child.running) {  // only when not all could be started
+    if (child.running) {  // only if not all could be started
       kill(-child.process.pid, SIGKILL);
       waitpid(child.process.pid, nullptr, 0);
     }
@@ -351,8 +351,8 @@ void Launcher::ReapChildren() {
     siginfo_t info = {};
     waitid(P_PID, pid, &info, WEXITED | WNOHANG | WNOWAIT);
     if (info.si_pid != pid) continue;
-    // Whatever the rank left behind in its process group, while its number
-    // cannot have passed to another.
+    // Kills processes left behind in the rank's process group, while its id
+    // cannot have been reused.
     kill(-pid, SIGKILL);
     int wait_status = 0;
     waitpid(pid, &wait_status, 0);
@@ -371,13 +371,13 @@ void Launcher::NoteStops(Child& child) {
     try {
       ReportStop(*hosted_.store, child.rank, child.stopped.has_value());
     } catch (const std::exception&) {
-      // The others will find out by themselves.
+      // The other ranks will detect it by themselves.
     }
     info = {};
   }
 }
 
-// Who is to blame for the end of `child`, by what the ranks say of each other.
+// The rank to blame for the end of `child`, according to the ranks' reports.
 std::optional<Blame> Launcher::CauseOf(const Child& child) {
   try {
     std::optional<Blame> cause = RootBlameOf(*hosted_.store, child.rank);
@@ -408,7 +408,7 @@ void Launcher::NoteEnd(Child& child, int wait_status) {
   try {
     ReportDeath(*hosted_.store, child.rank, how);
   } catch (const std::exception&) {
-    // The survivors will find out by themselves.
+    // The survivors will detect it by themselves.
   }
   if (exit_code_.value_or(kPreempted) != kPreempted) return;
   // The signal may arrive before the rank is ready to catch it.
@@ -418,7 +418,7 @@ void Launcher::NoteEnd(Child& child, int wait_status) {
   exit_code_ = preempted ? kPreempted : ExitCodeOf(wait_status);
   failed_ = absl::Now();
   if (!preempted) ReportFailure(child, how);
-  // A moment for the others to say what they were doing; then they must go.
+  // Time for the other ranks to report their state before they must end.
   terminate_ = Deadline(config_.grace * 0.2);
   kill_ = Deadline(config_.grace * 0.8);
 }
@@ -431,7 +431,7 @@ bool Launcher::BlamesStoppedNeeded(const Child& child) {
          children_[cause->rank].stopped.has_value();
 }
 
-// Not when the job is already ending.
+// False if the job is already ending.
 bool Launcher::CanDoWithout(const Child& child, int exit_code) {
   if (config_.needed_ranks == 0 || child.rank < config_.needed_ranks ||
       exit_code == kBadUsage || told_to_end_ || exit_code_.has_value() ||
@@ -479,7 +479,7 @@ void Launcher::ReportFailure(Child& ended, const std::string& how) {
 void Launcher::EnforceDeadlines() {
   if (terminate_.passed()) {
     terminate_ = Deadline(absl::InfiniteDuration());
-    // On SIGTERM such ranks would first finish their step.
+    // On SIGTERM these ranks would first finish their step.
     SignalAll(config_.ranks_save_when_preempted ? SIGKILL : SIGTERM);
   }
   if (kill_.passed()) {
@@ -502,11 +502,12 @@ void Launcher::SignalAll(int signal) {
   for (const Child& child : children_) {
     if (!child.running) continue;
     kill(-child.process.pid, signal);
-    kill(-child.process.pid, SIGCONT);  // a stopped rank does not see it else
+    // Otherwise a stopped rank would not receive it.
+    kill(-child.process.pid, SIGCONT);
   }
 }
 
-// c10's own handler writes to its log.
+// c10's own handler writes to the suppressed log.
 class PlainWarnings : public c10::WarningHandler {
  public:
   void process(const c10::Warning& warning) override {
@@ -521,7 +522,7 @@ int LaunchRanks(const LaunchConfig& config, int argc, char** argv) {
   CheckStandardOutputAtExit();
   bool output_lost = false;
   LauncherSignals signals;
-  // Before the store starts threads, which inherit the mask.
+  // Called before the store starts threads, which inherit the mask.
   absl::Status started = signals.Block(config.ranks_save_when_preempted);
   for (std::optional<Attempt> attempt = Attempt(); started.ok();) {
     Launcher launcher(config, *attempt, signals, argc, argv);
@@ -540,7 +541,7 @@ int LaunchRanks(const LaunchConfig& config, int argc, char** argv) {
   }
   Say(absl::StrCat("cannot start ", Counted(config.nproc, "rank"), ": ",
                    started.message()));
-  return kCannotStart;  // PR_SET_PDEATHSIG ends those that were started
+  return kCannotStart;  // PR_SET_PDEATHSIG kills the started ranks
 }
 
 void PrepareRankProcess() {
@@ -550,7 +551,7 @@ void PrepareRankProcess() {
   if (std::getenv("TORCH_CPP_LOG_LEVEL") == nullptr) {
     constexpr int kFatal = 3;
     FLAGS_caffe2_log_level = kFatal;
-    c10::WarningUtils::set_warning_handler(new PlainWarnings);  // for ever
+    c10::WarningUtils::set_warning_handler(new PlainWarnings);  // never freed
   }
   PrepareForNccl();
 }

@@ -1,4 +1,4 @@
-// The launcher with real ranks: how they end, and that none is left.
+// The launcher with real ranks: how they end, and that none survives.
 #include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -90,7 +90,7 @@ TEST(LauncherTest, ARankThatIgnoresSigtermIsGoneWithinTheGrace) {
   EXPECT_TRUE(AllGone(PidsIn(process.Stdout())));
 }
 
-// Rank 0 notices, and ends first.
+// Rank 0 notices the failure, and ends first.
 TEST(LauncherTest, BlamesARankThatFailedByItselfAndNotTheOneThatNoticed) {
   std::vector<std::string> argv = Ranks(2, "own_error");
   argv.push_back("--linger=20s");
@@ -117,9 +117,9 @@ TEST(LauncherTest, AStoppedRankIsBlamedAndHoldsNobodyUp) {
   ASSERT_TRUE(process.AwaitOutput("sum 3", 2));
   const SteadyTime start = SteadyNow();
   EXPECT_EQ(process.Wait(), 1);
-  // The timeout, a second for the ranks to tell what they were doing, and a
-  // loaded machine; not the time in which a heart that beats would be heard,
-  // nor that after which SIGKILL follows a SIGTERM that nobody sees.
+  // The timeout, a second for the ranks to report their state, and a loaded
+  // machine; not the interval of heartbeats, nor the delay of SIGKILL after a
+  // SIGTERM that a stopped rank does not receive.
   EXPECT_LT(ElapsedSince(start), absl::Seconds(6));
   EXPECT_THAT(
       process.Stderr(),

@@ -45,7 +45,7 @@ class ScopedFd {
 
 using Addresses = std::unique_ptr<addrinfo, void (*)(addrinfo*)>;
 
-// What getaddrinfo says: addresses, or its error code.
+// Result of getaddrinfo: addresses, or its error code.
 struct Resolution {
   int error = 0;
   Addresses addresses{nullptr, freeaddrinfo};
@@ -63,7 +63,7 @@ Resolution Resolve(const std::string& host, int port, int socket_type) {
   return resolution;
 }
 
-// Whether `is_it` says so of one of the addresses; the others are not tried.
+// Whether `is_it` holds for one of the addresses; stops at the first.
 template <typename Predicate>
 bool AnyOf(const Resolution& resolution, Predicate is_it) {
   for (const addrinfo* address = resolution.addresses.get(); address != nullptr;
@@ -73,7 +73,7 @@ bool AnyOf(const Resolution& resolution, Predicate is_it) {
   return false;
 }
 
-// 0, or the errno of connecting to `address`.
+// Returns 0, or the errno of connecting to `address`.
 int TryConnect(const addrinfo& address, absl::Duration timeout) {
   const ScopedFd fd(
       socket(address.ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
@@ -91,7 +91,7 @@ int TryConnect(const addrinfo& address, absl::Duration timeout) {
   return error;
 }
 
-// What the attempts so far ended in.
+// Results of one attempt to connect.
 struct Attempt {
   int resolve_error = 0;
   int connect_error = 0;
@@ -104,7 +104,8 @@ Attempt TryOnce(const std::string& host, int port, absl::Duration timeout) {
   attempt.resolve_error = resolution.error;
   attempt.connected = AnyOf(resolution, [&](const addrinfo& address) {
     const int error = TryConnect(address, timeout);
-    // A refusal says more than the failures of the host's other addresses.
+    // A refusal is more informative than failures of the host's other
+    // addresses.
     if (attempt.connect_error != ECONNREFUSED) attempt.connect_error = error;
     return error == 0;
   });
@@ -141,8 +142,8 @@ absl::Status SocketError(absl::string_view attempted) {
                              : absl::UnavailableError(message);
 }
 
-// The port of the socket's own end (getsockname) or of the other one
-// (getpeername); -1: there is none.
+// The port of the socket's own end (getsockname) or of its peer (getpeername);
+// -1 if it has none.
 template <typename GetName>
 int PortOf(int fd, GetName get_name) {
   sockaddr_storage address = {};
@@ -150,7 +151,7 @@ int PortOf(int fd, GetName get_name) {
   auto* const name = reinterpret_cast<sockaddr*>(&address);
   if (get_name(fd, name, &length) != 0) return -1;
   if (name->sa_family != AF_INET && name->sa_family != AF_INET6) return -1;
-  // sin_port and sin6_port lie at the same place.
+  // sin_port and sin6_port have the same offset.
   return ntohs(reinterpret_cast<sockaddr_in*>(&address)->sin_port);
 }
 
@@ -221,7 +222,7 @@ absl::Status WaitForListener(const std::string& host, int port,
 }
 
 void EndSilentConnections(int port, absl::Duration patience) {
-  // A connection on which nothing is sent is probed, so that its silence shows.
+  // Probes idle connections, so that their silence is detected, too.
   constexpr int kOn = 1, kProbeSeconds = 2;
   const auto patience_ms =
       static_cast<unsigned>(absl::ToInt64Milliseconds(patience));

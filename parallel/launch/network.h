@@ -1,5 +1,4 @@
-// The few socket calls that rendezvous needs, with errors that separate the
-// causes.
+// Socket functions for the rendezvous, with errors that distinguish the causes.
 #ifndef RANKWISE_PARALLEL_LAUNCH_NETWORK_H_
 #define RANKWISE_PARALLEL_LAUNCH_NETWORK_H_
 
@@ -11,39 +10,39 @@
 
 namespace rankwise {
 
-// A listening TCP socket. Whoever receives it owns `fd`.
+// A listening TCP socket. The receiver owns `fd`.
 struct Listener {
   int fd = -1;
   int port = 0;
 };
 
-// Listens at `port` (0: any free one), at LoopbackAddress() (interfaces.h) only
-// or on all interfaces. AlreadyExists when another process has the port;
-// Unavailable where the loopback interface is down.
+// Listens at `port` (0: any free one), only at LoopbackAddress() (interfaces.h)
+// or on all interfaces. AlreadyExists if another process has the port;
+// Unavailable if the loopback interface is down.
 absl::StatusOr<Listener> Listen(bool loopback_only, int port);
 
-// Blocks until something accepts connections at host:port. After `timeout`,
-// Unavailable says whether the name does not resolve, the host cannot be
-// reached or the port refuses. A name that does not resolve is given up on
-// after 10 s.
+// Blocks until host:port accepts a connection. After `timeout`, or after 10 s
+// if the name does not resolve, returns Unavailable, whose message
+// distinguishes an unresolved name, an unreachable host and a refused
+// connection.
 absl::Status WaitForListener(const std::string& host, int port,
                              absl::Duration timeout);
 
-// Lets the kernel end this process's TCP connections to `port` of any host when
-// nothing that was sent there has been acknowledged for `patience`: the host is
-// cut off or has no power. Without this a call that waits for an answer from it
-// returns after a quarter of an hour, or never.
+// Makes the kernel close this process's TCP connections to `port` of any host
+// if sent data is not acknowledged for `patience`: the host is cut off or has
+// no power. Otherwise a call that waits for its answer returns after a quarter
+// of an hour, or never.
 void EndSilentConnections(int port, absl::Duration patience);
 
-// The address of this machine's interface through which `host` is reached.
+// Returns the address of this machine's interface that leads to `host`.
 absl::StatusOr<std::string> LocalAddressTowards(const std::string& host);
 
-// OK when `host` leads to this machine, or when that cannot be found out.
-// NotFound when it does not resolve, or to addresses of which no network
-// interface of this machine has one.
+// OK if `host` leads to this machine, or if that cannot be determined. NotFound
+// if it does not resolve, or only to addresses that no network interface of
+// this machine has.
 absl::Status CheckIsThisMachine(const std::string& host);
 
-// This machine's.
+// Returns this machine's host name.
 std::string HostName();
 
 // True for an address that only this machine can reach.

@@ -11,7 +11,7 @@
 namespace rankwise {
 namespace {
 
-// Its TCP_USER_TIMEOUT in milliseconds; 0: the system's.
+// The socket's TCP_USER_TIMEOUT in milliseconds; 0 for the system's default.
 unsigned SilenceOf(int fd) {
   unsigned milliseconds = 0;
   socklen_t length = sizeof(milliseconds);

@@ -147,7 +147,7 @@ std::string HostPlace(const RankEnv& env) {
 }
 
 std::vector<int> HostsOf(const std::vector<std::string>& places) {
-  std::map<std::string, int> alike;  // ranks so far at the same place
+  std::map<std::string, int> alike;  // number of ranks so far per place
   std::map<std::pair<std::string, int>, int> numbers;  // by machine and agent
   std::vector<int> hosts;
   for (const std::string& place : places) {

@@ -66,7 +66,7 @@ TEST(PlacementTest, ARankThatSeesOneGpuOfItsOwnTakesIt) {
   EXPECT_EQ(DeviceFor("cuda", WithItsOwnGpu(3, 4), kOneGpu), "cuda:0");
   EXPECT_EQ(DeviceFor("auto", WithItsOwnGpu(3, 4), kOneGpu), "cuda:0");
   EXPECT_EQ(BackendFor("auto", "auto", WithItsOwnGpu(3, 4), kOneGpu), "nccl");
-  // Several are shared out by LOCAL_RANK, as before.
+  // Several GPUs are assigned by LOCAL_RANK, as before.
   EXPECT_EQ(DeviceFor("cuda", WithItsOwnGpu(1, 2), kTwoGpus), "cuda:1");
 }
 
@@ -77,7 +77,7 @@ TEST(PlacementTest, RanksOfOneLauncherWithOneEnvironmentHaveNoGpuOfTheirOwn) {
               HasSubstr("2 local ranks but 1 GPU; start fewer ranks"));
   EXPECT_EQ(DeviceFor("auto", env, kOneGpu), "cpu");
   env = WithItsOwnGpu(1, 2);
-  env.visible_gpus = "";  // the machine's only one
+  env.visible_gpus = "";  // all GPUs are visible: the machine has one
   EXPECT_THAT(DeviceFor("cuda", env, kOneGpu), HasSubstr("2 local ranks"));
 }
 
@@ -166,7 +166,7 @@ TEST(GpuPlacesTest, RanksWithGpusOfTheirOwnPass) {
   EXPECT_TRUE(CheckGpuPlaces({"node1|cuda:0|GPU-1", "node1|cuda:1|GPU-2",
                               "node2|cuda:0|GPU-3"})
                   .ok());
-  // On CPUs, or on a GPU that was asked for by name.
+  // On CPUs, or on a GPU that was requested by name.
   EXPECT_TRUE(CheckGpuPlaces({"node1|cpu|", "node1|cpu|"}).ok());
 }
 

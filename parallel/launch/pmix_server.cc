@@ -65,12 +65,13 @@ absl::StatusOr<PmixApi> Load() {
       absl::StrCat("libpmix.so.2 has no ", missing, "; install OpenMPI 4.1"));
 }
 
-// Ranks that come and go need nothing: the launcher watches their processes.
+// Connecting and leaving ranks need no action: the launcher monitors their
+// processes.
 pmix_status_t Accept(const pmix_proc_t*, void*, pmix_op_cbfunc_t, void*) {
   return PMIX_OPERATION_SUCCEEDED;
 }
 
-// All ranks are here, so that what they have collected is all there is.
+// All ranks are local, so the data collected from them is complete.
 pmix_status_t Fence(const pmix_proc_t*, size_t, const pmix_info_t*, size_t,
                     char* data, size_t size, pmix_modex_cbfunc_t done,
                     void* context) {
@@ -78,12 +79,12 @@ pmix_status_t Fence(const pmix_proc_t*, size_t, const pmix_info_t*, size_t,
   return PMIX_SUCCESS;
 }
 
-// Loaded and started once, and kept: libpmix's thread may be in it.
+// Loaded and started once, and never freed: libpmix's thread may use it.
 absl::StatusOr<const PmixApi*> Server() {
   static const auto& server =
       *new absl::StatusOr<PmixApi>([]() -> absl::StatusOr<PmixApi> {
         ASSIGN_OR_RETURN(const PmixApi pmix, Load());
-        // In memory, without files that a killed launcher would leave.
+        // In memory, without files that a killed launcher would leave behind.
         setenv("PMIX_MCA_gds", "hash", /*replace=*/0);
         static pmix_server_module_t& callbacks = *new pmix_server_module_t{};
         callbacks.client_connected = Accept;
@@ -97,7 +98,7 @@ absl::StatusOr<const PmixApi*> Server() {
   return &*server;
 }
 
-// What PMIx is told of a job or a rank.
+// Attributes of a job or a rank for PMIx.
 class Facts {
  public:
   explicit Facts(const PmixApi& pmix) : pmix_(pmix) {}
@@ -131,7 +132,7 @@ Facts FactsOfRank(const PmixApi& pmix, int rank) {
   return facts;
 }
 
-// What OpenMPI's MPI_Init asks for (orte/mca/ess/pmi).
+// The attributes read by OpenMPI's MPI_Init (orte/mca/ess/pmi).
 Facts FactsOfJob(const PmixApi& pmix, int ranks) {
   std::vector<int> numbers;
   for (int rank = 0; rank < ranks; ++rank) numbers.push_back(rank);
@@ -158,8 +159,8 @@ Facts FactsOfJob(const PmixApi& pmix, int ranks) {
   return facts;
 }
 
-// Blocks until libpmix has done what `start` begins with a function to call and
-// its argument.
+// Blocks until the libpmix operation started by `start` has completed. `start`
+// receives a completion callback and its argument.
 template <typename Start>
 absl::Status Await(const char* call, Start start) {
   std::promise<pmix_status_t> done;
@@ -171,7 +172,8 @@ absl::Status Await(const char* call, Start start) {
   return StatusOf(result, call);
 }
 
-// Made once: for what ranks map and what OpenMPI notes. Removed at the exit.
+// Created once, for memory that ranks map and for OpenMPI's files. Removed at
+// exit.
 const std::string& Folder() {
   static const std::string& folder = *[] {
     char path[] = "/dev/shm/rankwise.XXXXXX";
@@ -199,8 +201,8 @@ absl::StatusOr<std::vector<std::string>> AddRank(const PmixApi& pmix,
   char** entries = nullptr;
   RETURN_IF_ERROR(StatusOf(pmix.PMIx_server_setup_fork(&process, &entries),
                            "PMIx_server_setup_fork"));
-  // OpenMPI takes ranks that mpirun has not started for a job of one each
-  // unless this part of it, which looks at PMIX_*, is the only one that judges.
+  // OpenMPI treats ranks not started by mpirun as jobs of one rank each, unless
+  // only this component, which reads PMIX_*, decides.
   std::vector<std::string> environment = {"OMPI_MCA_schizo=ompi"};
   if (!Folder().empty()) {
     for (const char* name : {"OMPI_MCA_btl_vader_backing_directory",

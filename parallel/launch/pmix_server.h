@@ -1,5 +1,5 @@
-// What mpirun is to MPI: the PMIx server through which ranks that are started
-// without it find each other.
+// A PMIx server in place of mpirun's, through which MPI connects ranks that
+// --nproc starts.
 #ifndef RANKWISE_PARALLEL_LAUNCH_PMIX_SERVER_H_
 #define RANKWISE_PARALLEL_LAUNCH_PMIX_SERVER_H_
 
@@ -11,10 +11,11 @@
 namespace rankwise {
 
 // Serves a new job of `ranks` on this machine until the process ends, on a
-// thread of libpmix, which is loaded for it. Returns the NAME=value entries for
-// the environment of each rank; MPI then numbers the ranks as the launcher
-// does. What OpenMPI keeps in files goes with this process, also when ranks are
-// killed. NotFound says what to install; Unavailable what libpmix refuses.
+// thread of libpmix, which is loaded on demand. Returns the NAME=value entries
+// for the environment of each rank; MPI then uses the launcher's rank numbers.
+// OpenMPI's files are deleted when this process exits, even if ranks are
+// killed. NotFound names the package to install; Unavailable the libpmix call
+// that failed.
 absl::StatusOr<std::vector<std::vector<std::string>>> ServePmix(int ranks);
 
 }  // namespace rankwise

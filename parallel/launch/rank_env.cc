@@ -55,7 +55,7 @@ absl::Status Parse(const std::string& name, const std::string& text,
   return Refuse(absl::StrCat(name, "='", text, "' is not a number"));
 }
 
-// A number of a rank or of ranks. `companion`: set wherever `name` is.
+// Reads a rank or a number of ranks. `companion` must be set if `name` is.
 absl::StatusOr<int> ReadInt(const EnvLookup& lookup, const std::string& name,
                             absl::string_view companion, int min) {
   const std::optional<std::string> text = lookup(name);
@@ -146,8 +146,8 @@ int PortOfJob(absl::string_view job_id) {
   return 12000 + static_cast<int>(hash % 20000);
 }
 
-// Reads MASTER_ADDR and MASTER_PORT. Where they are not set, takes `address`,
-// and a port derived from `job_id`; both are "" where unknown.
+// Reads MASTER_ADDR and MASTER_PORT. The defaults are `address` and a port
+// derived from `job_id`; both are "" if unknown.
 absl::Status ReadMaster(const EnvLookup& lookup, const std::string& address,
                         const std::string& job_id,
                         const RankEnvOptions& options, RankEnv* env) {
@@ -217,19 +217,19 @@ absl::Status ReadOpenMpi(const EnvLookup& lookup, const RankEnvOptions& options,
                     env);
 }
 
-// True when this process is one of several tasks of a job step. A batch script
-// has SLURM_PROCID=0 although it is no rank; it lacks SLURM_STEP_NUM_TASKS.
+// Whether this process is one of several tasks of a job step. A batch script
+// has SLURM_PROCID=0 although it is not a rank; it lacks SLURM_STEP_NUM_TASKS.
 bool IsSlurmRank(const EnvLookup& lookup) {
   if (!IsSet(lookup, "SLURM_PROCID")) return false;
   int tasks = 0;
   const std::optional<std::string> step = lookup("SLURM_STEP_NUM_TASKS");
-  // One task is how `srun --pty bash` and salloc's interactive step look.
+  // `srun --pty bash` and salloc's interactive step have one task.
   if (step.has_value()) return !absl::SimpleAtoi(*step, &tasks) || tasks > 1;
   if (*lookup("SLURM_PROCID") != "0") return true;
   return IsSet(lookup, "MASTER_ADDR") && IsSet(lookup, "SLURM_NTASKS");
 }
 
-// Entry `index` of "4(x2),3" = 4, 4, 3; nothing if malformed or too short.
+// Entry `index` of "4(x2),3" = 4, 4, 3; nullopt if malformed or too short.
 std::optional<int> EntryOfCountList(absl::string_view list, int index) {
   for (absl::string_view part : absl::StrSplit(list, ',')) {
     int repeat = 1;
@@ -295,8 +295,8 @@ std::string FirstOfNodeList(absl::string_view list) {
   return host;
 }
 
-// The host of rank 0 under the default (block) distribution: the first of the
-// step's, or else the job's, node list. Empty when there is none.
+// The host of rank 0 under the default (block) distribution: the first in the
+// node list of the step, or else of the job. "" if there is none.
 std::string SlurmFirstHost(const EnvLookup& lookup) {
   for (const char* name :
        {"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST"}) {
@@ -328,7 +328,7 @@ absl::Status ReadSlurm(const EnvLookup& lookup, const RankEnvOptions& options,
                     options, env);
 }
 
-// A variable that only a rank has, of torchrun's.
+// Returns the name of a torchrun variable that only ranks have, if one is set.
 std::optional<std::string> TorchrunTrace(const EnvLookup& lookup) {
   for (const char* name :
        {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"}) {
@@ -362,7 +362,7 @@ absl::StatusOr<RankEnv> ReadRankEnv(const EnvLookup& lookup,
                                "set them too, or unset ",
                                *trace));
   }
-  // torchrun inherits the variables of the step that it runs in.
+  // torchrun inherits the variables of the step in which it runs.
   env.has_pmix = env.launcher != kTorchrun.launcher &&
                  lookup("PMIX_RANK") == absl::StrCat(env.rank);
   return env;

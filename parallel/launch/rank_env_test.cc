@@ -54,7 +54,7 @@ Environment Slurm() {
           {"SLURM_STEP_ID", "2"}};
 }
 
-// `base` with some variables replaced; "-" removes one.
+// Returns `base` with some variables replaced; "-" removes one.
 Environment With(Environment base, const Environment& changes) {
   for (const auto& [name, value] : changes) {
     if (value == "-") {
@@ -159,7 +159,8 @@ TEST(RankEnvTest, PmixServesARankUnderItsOwnNumberOnly) {
   EXPECT_FALSE(has_pmix(OpenMpi(), "0"));
   EXPECT_FALSE(ReadRankEnv(Lookup(OpenMpi()))->has_pmix);
   const std::string own = std::to_string(ReadRankEnv(Lookup(Torchrun()))->rank);
-  EXPECT_FALSE(has_pmix(Torchrun(), own.c_str()));  // the step's that it is in
+  // PMIX_RANK belongs to the enclosing step.
+  EXPECT_FALSE(has_pmix(Torchrun(), own.c_str()));
 }
 
 TEST(RankEnvTest, TorchrunInsideAnotherLauncherWins) {

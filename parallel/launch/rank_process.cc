@@ -21,7 +21,7 @@ namespace {
 
 constexpr int kCannotExecute = 127;
 
-// The launcher's environment with the command's entries in place.
+// The launcher's environment with the command's entries merged in.
 std::vector<std::string> MergedEnvironment(
     const std::vector<std::string>& changes) {
   std::vector<std::string> merged = changes;
@@ -44,12 +44,12 @@ std::vector<char*> Pointers(std::vector<std::string>& strings) {
   return pointers;
 }
 
-// What the child needs, made before fork: between fork and exec only
+// The child's parameters, prepared before fork: between fork and exec only
 // async-signal-safe calls are allowed, since the launcher has threads.
 struct ChildSetup {
   char** argv;
   char** envp;
-  int stdin_fd, stdout_fd, stderr_fd;  // -1: inherited
+  int stdin_fd, stdout_fd, stderr_fd;  // -1 if inherited
   pid_t launcher;
   const sigset_t* mask;
 };
@@ -57,7 +57,7 @@ struct ChildSetup {
 [[noreturn]] void BecomeRank(const ChildSetup& setup) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != setup.launcher) _exit(kCannotExecute);  // it died already
+  if (getppid() != setup.launcher) _exit(kCannotExecute);  // it has died
   if (setup.stdin_fd >= 0) dup2(setup.stdin_fd, STDIN_FILENO);
   if (setup.stdout_fd >= 0) dup2(setup.stdout_fd, STDOUT_FILENO);
   if (setup.stderr_fd >= 0) dup2(setup.stderr_fd, STDERR_FILENO);
@@ -66,7 +66,7 @@ struct ChildSetup {
   _exit(kCannotExecute);
 }
 
-// Both ends are closed with it, unless taken.
+// Closes both ends, unless they were moved out.
 struct Pipe {
   int read_end = -1, write_end = -1;
 
@@ -89,7 +89,7 @@ absl::Status SystemError(absl::string_view attempted) {
       absl::StrCat("starting a rank: ", attempted, ": ", strerror(errno)));
 }
 
-// A line longer than this is passed on in pieces.
+// Longer lines are forwarded in pieces.
 constexpr size_t kLongestLine = 1 << 20;
 
 }  // namespace
@@ -112,7 +112,7 @@ absl::StatusOr<RankProcess> StartRank(const RankCommand& command,
   const absl::Status forked = pid < 0 ? SystemError("fork") : absl::OkStatus();
   if (empty_stdin >= 0) close(empty_stdin);
   RETURN_IF_ERROR(forked);
-  setpgid(pid, pid);  // here too: whichever of the two comes first
+  setpgid(pid, pid);  // also here, in case the parent runs first
   return RankProcess{pid, std::exchange(out.read_end, -1),
                      std::exchange(err.read_end, -1)};
 }

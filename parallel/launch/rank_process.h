@@ -1,4 +1,4 @@
-// One rank as a child process of the launcher, and what it prints.
+// One rank as a child process of the launcher, and its output.
 #ifndef RANKWISE_PARALLEL_LAUNCH_RANK_PROCESS_H_
 #define RANKWISE_PARALLEL_LAUNCH_RANK_PROCESS_H_
 
@@ -18,31 +18,31 @@ namespace rankwise {
 
 // How to start a rank.
 struct RankCommand {
-  std::vector<std::string> argv;  // of /proc/self/exe
-  // "NAME=value" entries that are added to, or replace, the launcher's own.
+  std::vector<std::string> argv;  // for /proc/self/exe
+  // "NAME=value" entries that extend or override the launcher's own.
   std::vector<std::string> environment;
-  bool inherit_stdout = false;  // true: no pipe, e.g. to keep a terminal
+  bool inherit_stdout = false;  // no pipe, to keep a terminal
 };
 
 struct RankProcess {
   pid_t pid = -1;
-  int stdout_fd = -1;  // non-blocking ends of its pipes; -1: none
+  int stdout_fd = -1;  // non-blocking ends of its pipes; -1 if none
   int stderr_fd = -1;
 };
 
-// Starts this very program as a child that is killed when the calling thread
-// ends, leads a process group of its own, reads an empty stdin, and has the
-// signal mask `mask`.
+// Starts this program as a child that is killed when the calling thread ends,
+// leads its own process group, reads an empty stdin, and has the signal mask
+// `mask`. ResourceExhausted if the kernel refuses.
 absl::StatusOr<RankProcess> StartRank(const RankCommand& command,
                                       const sigset_t& mask);
 
-// "exit code 3" or "signal 9 (Killed)", from a wait status.
+// Formats a wait status: "exit code 3" or "signal 9 (Killed)".
 std::string DescribeEnd(int wait_status);
 
-// 3, or 128 + 9.
+// Returns the exit code of a wait status: 3, or 128 + 9.
 int ExitCodeOf(int wait_status);
 
-// Splits a stream into lines and remembers the last of them.
+// Splits a stream into lines and stores the last ones.
 class LineRelay {
  public:
   // Receives each line, with its newline.
@@ -51,10 +51,10 @@ class LineRelay {
   LineRelay(Sink sink, size_t lines_kept);
 
   void Write(absl::string_view bytes);
-  // Passes on what can be read from the non-blocking `*fd` now. At the end of
-  // the stream, closes it and sets it to -1. Does nothing if it is -1.
+  // Forwards the data that the non-blocking `*fd` has now. At the end of the
+  // stream, closes it and sets it to -1. No effect if it is -1.
   void Drain(int* fd);
-  // The end of the stream: passes on an unfinished line, completed.
+  // Ends the stream: completes and forwards an unfinished line.
   void Finish();
   // The last lines, oldest first, without newlines.
   const std::deque<std::string>& last_lines() const { return last_lines_; }
@@ -68,8 +68,8 @@ class LineRelay {
   std::deque<std::string> last_lines_;
 };
 
-// Writes all of `bytes`. False, with errno set: the rest could not be written
-// (a full disk, a closed pipe) and is dropped.
+// Writes all of `bytes`. Returns false, with errno set, if the rest could not
+// be written (a full disk, a closed pipe) and is dropped.
 bool WriteFully(int fd, absl::string_view bytes);
 
 }  // namespace rankwise

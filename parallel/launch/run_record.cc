@@ -26,7 +26,7 @@ absl::StatusOr<std::string> AgreeOnRunId(Communicator* comm) {
   return std::string(codes, codes + bytes.numel());
 }
 
-// Pretended ranks are on no host.
+// Simulated ranks have no host.
 void SetHosts(const RunningRank& rank, RunRecord* run) {
   std::vector<int> hosts = {0};
   if (rank.comm != nullptr) hosts = rank.comm->hosts();

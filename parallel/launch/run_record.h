@@ -1,4 +1,4 @@
-// The record that opens a run: what ran, with which flags, on what.
+// The first record of a run: binary, flags and environment.
 #ifndef RANKWISE_PARALLEL_LAUNCH_RUN_RECORD_H_
 #define RANKWISE_PARALLEL_LAUNCH_RUN_RECORD_H_
 
@@ -20,10 +20,10 @@ struct RunningRank {
   RankEnv env;
   std::vector<c10::Device> devices;
   int threads = 1;               // compute threads
-  Communicator* comm = nullptr;  // null without peers
+  Communicator* comm = nullptr;  // nullptr without peers
 };
 
-// Collective where there is a communicator: the ranks agree on rank 0's run id.
+// Collective if there is a communicator: all ranks use rank 0's run id.
 absl::StatusOr<RunRecord> DescribeRun(const RunningRank& rank);
 
 }  // namespace rankwise

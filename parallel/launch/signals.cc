@@ -17,14 +17,15 @@ namespace {
 
 constexpr int64_t kSameSignalMs = 1000;
 
-// The main thread's, which signals to the process go to. Not its own: oneDNN's
-// fp32 products let the stack pointer point into the heap, where a handler
-// would overwrite what is below (jit_avx512_common_gemm_f32.cpp).
+// Signal stack of the main thread, to which signals of the process are
+// delivered. A separate stack, since oneDNN's fp32 products point the stack
+// pointer into the heap, where a handler would overwrite the data below it
+// (jit_avx512_common_gemm_f32.cpp).
 constexpr size_t kStackBytes = 64 << 10;
 alignas(16) char handlers_stack[kStackBytes];
 
 static_assert(std::atomic<int64_t>::is_always_lock_free);
-std::atomic<int64_t> caught_ms = 0;  // 0: none
+std::atomic<int64_t> caught_ms = 0;  // 0 if none
 
 int64_t NowMs() {
   timespec now;
@@ -72,8 +73,8 @@ LauncherSignals::~LauncherSignals() {
 }
 
 absl::Status LauncherSignals::Block(bool usr1) {
-  // It may be inherited as ignored: the kernel would then reap ranks itself,
-  // and waitid would never report that they ended.
+  // SIGCHLD may be inherited as ignored: the kernel would then reap ranks
+  // itself, and waitid would never report their end.
   ::signal(SIGCHLD, SIG_DFL);
   sigset_t handled;
   sigemptyset(&handled);

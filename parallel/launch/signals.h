@@ -1,7 +1,6 @@
-// Signals that tell a job to end. A scheduler that needs the machine preempts a
-// job: it sends SIGTERM, or SIGUSR1 some time before that (Slurm:
-// --signal=USR1@60). The job then finishes its step, saves a checkpoint and
-// exits with kPreempted.
+// Signals that end a job. A scheduler that needs the machine preempts a job by
+// SIGTERM, or by SIGUSR1 some time before (Slurm: --signal=USR1@60). The job
+// then finishes its step, saves a checkpoint and exits with kPreempted.
 #ifndef RANKWISE_PARALLEL_LAUNCH_SIGNALS_H_
 #define RANKWISE_PARALLEL_LAUNCH_SIGNALS_H_
 
@@ -11,7 +10,7 @@
 
 namespace rankwise {
 
-// EX_TEMPFAIL of <sysexits.h>: the job is not done; run it again.
+// EX_TEMPFAIL of <sysexits.h>: the job is incomplete; run it again.
 inline constexpr int kPreempted = 75;
 
 bool IsPreemption(int signal);
@@ -25,15 +24,15 @@ void CatchPreemption();
 // Whether this process has received one. Other ranks may not have.
 bool Preempted();
 
-// The signals that a launcher reads, instead of being ended by them, while this
-// exists: SIGTERM, SIGCHLD, and, unless they are ignored at its start, SIGINT
-// and SIGHUP: nohup ignores SIGHUP, and a shell script SIGINT for what it
-// starts with "&".
+// Blocks the signals of a launcher, which reads them instead, until destroyed:
+// SIGTERM, SIGCHLD and, unless ignored at the start, SIGINT and SIGHUP. nohup
+// ignores SIGHUP, and a shell script ignores SIGINT in programs that it starts
+// with "&".
 class LauncherSignals {
  public:
   ~LauncherSignals();
-  // `usr1`: also SIGUSR1. Call it before any thread is started: threads inherit
-  // the mask.
+  // `usr1`: also SIGUSR1. Call it before any thread is started, since threads
+  // inherit the mask.
   absl::Status Block(bool usr1);
   int fd() const { return fd_; }  // a signalfd, non-blocking
   const sigset_t& previous_mask() const { return previous_mask_; }
