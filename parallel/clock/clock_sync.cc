@@ -11,7 +11,7 @@ namespace rankwise {
 namespace {
 
 constexpr int kRoundTrips = 10;
-// Quartz clocks keep within this of each other.
+// Assumed bound of the drift between two quartz clocks.
 constexpr double kDrift = 50e-6;
 
 }  // namespace
@@ -31,7 +31,7 @@ ClockSync::ClockSync(Communicator* comm)
 }
 
 void ClockSync::Start() {
-  // What all ranks share is found at a cost that does not grow with them.
+  // One shared clock is detected at a cost independent of the number of ranks.
   const auto largest = control_->Max({clock_.id, -clock_.id});
   const bool all_share = largest[0] == -largest[1] && largest[0] != 0;
   if (!all_share) FindForeign();

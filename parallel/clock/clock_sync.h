@@ -1,4 +1,4 @@
-// A clock that all ranks share: rank 0's.
+// A clock shared by all ranks: rank 0's.
 #ifndef RANKWISE_PARALLEL_CLOCK_CLOCK_SYNC_H_
 #define RANKWISE_PARALLEL_CLOCK_CLOCK_SYNC_H_
 
@@ -13,18 +13,18 @@ namespace rankwise {
 class Communicator;
 
 // Converts between this rank's clock and rank 0's. The offset comes from the
-// ping-pong with rank 0 of the shortest round trip, whose answer is taken to be
-// from its middle (Cristian 1989): wrong by at most half that round trip. Ranks
-// that read rank 0's own clock exchange nothing and are exact.
+// ping-pong with rank 0 of the shortest round trip, whose answer is assumed to
+// be from its middle (Cristian 1989): the error is at most half that round
+// trip. Ranks that read rank 0's own clock exchange nothing and are exact.
 //
-// Clocks drift apart, so the bound grows by 50 us a second. Update replaces an
-// estimate by one with a smaller bound.
+// Clocks drift apart, so the bound grows by 50 us per second. Update replaces
+// an estimate by one with a smaller bound.
 class ClockSync {
  public:
-  // Collective, as Update is. Throws what a failed message throws.
+  // Collective, like Update. Rethrows the exception of a failed message.
   ClockSync(Control& control, RankClock clock);
-  // Synchronises HostClock() over the ranks of `comm`. Without peers (null, or
-  // the fake backend) this rank's clock is taken to be rank 0's.
+  // Synchronises HostClock() over the ranks of `comm`. Without peers (nullptr,
+  // or the fake backend) this rank's clock counts as rank 0's.
   explicit ClockSync(Communicator* comm);
 
   void Update();
@@ -32,7 +32,7 @@ class ClockSync {
   double RootTime(double own_time) const { return own_time + offset_; }
   double OwnTime(double root_time) const { return root_time - offset_; }
   double RootNow() const { return RootTime(clock_.now()); }
-  // Bound of the error of RootTime and OwnTime now, on this rank.
+  // Current error bound of RootTime and OwnTime on this rank.
   double error_seconds() const;
   const RankClock& clock() const { return clock_; }
 
@@ -43,11 +43,11 @@ class ClockSync {
   void Ask();
 
   const std::unique_ptr<Control> own_control_;
-  Control* const control_;  // null without peers
+  Control* const control_;  // nullptr without peers
   const RankClock clock_;
   std::vector<int> foreign_;  // ranks that do not read rank 0's clock
   double offset_ = 0;
-  double error_ = 0;  // at `estimated_`
+  double error_ = 0;  // bound at `estimated_`
   double estimated_ = 0;
 };
 

@@ -35,7 +35,7 @@ std::string BootId() {
   return id;
 }
 
-// 52 bits, which a double holds exactly; 0 if the boot is unknown.
+// 52 bits, which a double represents exactly; 0 if the boot is unknown.
 double HostClockId() {
   const std::string boot = BootId();
   if (boot.empty()) return 0;
@@ -55,11 +55,11 @@ bool RunWithin(absl::Duration patience, std::function<void()> action) {
     try {
       action();
     } catch (const std::exception&) {
-      // Whoever must know looks at what `action` has left.
+      // Callers that need the result inspect the state that `action` left.
     }
     done->set_value();
   }).detach();
-  // What the clock can hold.
+  // Below the limit of the clock's range.
   constexpr absl::Duration kLongest = absl::Hours(24 * 365);
   return ended.wait_for(absl::ToChronoMilliseconds(
              std::min(patience, kLongest))) == std::future_status::ready;
