@@ -52,10 +52,10 @@ void DeviceEvent::Block(const c10::Stream& stream) const {
 
 std::optional<double> SecondsBetween(const DeviceEvent& from,
                                      const DeviceEvent& to) {
-  TORCH_CHECK(from.device_ == to.device_, "moments of ", from.device_, " and ",
-              to.device_, " are on two clocks");
+  TORCH_CHECK(from.device_ == to.device_, "events of ", from.device_, " and ",
+              to.device_, " are on different clocks");
   if (from.event_ == nullptr) return Seconds(to.given_ - from.given_);
-  // CUDA promises nothing for an end before its start.
+  // CUDA does not specify the elapsed time from an event to an earlier one.
   if (to.given_ < from.given_) {
     const std::optional<double> backwards = SecondsBetween(to, from);
     return backwards.has_value() ? std::optional<double>(-*backwards)

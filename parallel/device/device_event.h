@@ -1,5 +1,5 @@
-// Times of what a device does, from events in its streams: the host's clock
-// says nothing of a device that still works.
+// Times of a device's work, from events in its streams: the host's clock does
+// not show the progress of a device.
 #ifndef RANKWISE_PARALLEL_DEVICE_DEVICE_EVENT_H_
 #define RANKWISE_PARALLEL_DEVICE_DEVICE_EVENT_H_
 
@@ -18,17 +18,18 @@ struct Event;
 
 namespace rankwise {
 
-// The current stream of an accelerator, or the CPU's only one.
+// Returns the current stream of an accelerator, or the CPU's only one.
 c10::Stream CurrentStream(c10::Device device);
 
-// When a device gets to a place in a stream's work. No number by itself: the
-// only ways to seconds are below, and give none, or wait, while the device has
-// not come so far. On a CPU a moment is the host's clock, and always reached.
+// The time at which a device reaches a point in a stream's work. Not a number:
+// the functions below convert two of them to seconds, and return nullopt, or
+// wait, until the device has reached both. On a CPU it is a time of the host's
+// clock, and always reached.
 class DeviceEvent {
  public:
-  // Now: after all that has been given to `device`'s current stream.
+  // After all work submitted so far to `device`'s current stream.
   explicit DeviceEvent(c10::Device device);
-  // After all that has been given to `stream`.
+  // After all work submitted so far to `stream`.
   explicit DeviceEvent(const c10::Stream& stream);
   ~DeviceEvent();
   DeviceEvent(DeviceEvent&&) noexcept;
@@ -37,12 +38,12 @@ class DeviceEvent {
   c10::Device device() const { return device_; }
   // Never blocks.
   bool reached() const;
-  // Blocks the host until the device is there.
+  // Blocks the host until the device has reached it.
   void Wait() const;
-  // What `stream` is given from now on waits for this moment; the host does
-  // not.
+  // Makes work submitted to `stream` from now on wait for this event; does not
+  // block the host.
   void Block(const c10::Stream& stream) const;
-  // When the host gave the mark; not when the device reached it.
+  // Host time at which the event was recorded; not when the device reached it.
   std::chrono::steady_clock::time_point given() const { return given_; }
 
  private:
@@ -51,23 +52,23 @@ class DeviceEvent {
 
   c10::Device device_;
   std::chrono::steady_clock::time_point given_;
-  std::unique_ptr<c10::Event> event_;  // null on a CPU
+  std::unique_ptr<c10::Event> event_;  // nullptr on a CPU
 };
 
-// None until both are reached. Throws c10::Error for moments of two devices,
-// whose clocks have nothing in common: see HostAnchor.
+// Returns nullopt until both are reached. Throws c10::Error for events of two
+// devices, whose clocks are unrelated: see HostAnchor.
 std::optional<double> SecondsBetween(const DeviceEvent& from,
                                      const DeviceEvent& to);
 
-// Blocks until both are reached.
+// The same, but blocks the host until both are reached.
 double WaitForSecondsBetween(const DeviceEvent& from, const DeviceEvent& to);
 
-// Returns when all streams of `device` are idle; at once on a CPU. What a
-// Work's wait does not do on a GPU: that only orders streams.
+// Blocks until all streams of `device` are idle; returns at once on a CPU.
+// Work::wait does not block on a GPU: it only orders streams.
 void SynchronizeDevice(c10::Device device);
 
-// A sum of what is known already and of stretches between moments, which is
-// read when the device has come so far, or when waiting is in order:
+// A sum of known seconds and of intervals between events, to be read once the
+// device has reached them, or when waiting is acceptable:
 //
 //   DeviceEvent begin(device);
 //   ... work for the device ...
@@ -77,10 +78,9 @@ void SynchronizeDevice(c10::Device device);
 class PendingDuration {
  public:
   PendingDuration() = default;  // 0
-  // Known: implicit, so that who has a number gives it where one who has only
-  // moments gives those.
+  // Implicit, so that callers with a number pass it where others pass events.
   PendingDuration(double seconds) : known_(seconds) {}  // NOLINT
-  // Both of one device; Wait throws otherwise.
+  // Both must be of one device; otherwise Wait throws.
   PendingDuration(DeviceEvent from, DeviceEvent to);
   PendingDuration(PendingDuration&&) noexcept = default;
   PendingDuration& operator=(PendingDuration&&) noexcept = default;
@@ -89,7 +89,7 @@ class PendingDuration {
 
   // Whether Wait would not block. Never blocks.
   bool reached() const;
-  // The sum; blocks until all its moments are reached.
+  // Returns the sum in seconds; blocks until all its events are reached.
   double Wait() const;
 
  private:
@@ -97,15 +97,16 @@ class PendingDuration {
   std::vector<std::pair<DeviceEvent, DeviceEvent>> stretches_;
 };
 
-// Where a device's clock stands on the host's, so that moments of several
-// devices can be told on one clock.
+// Relates a device's clock to the host's, so that events of several devices can
+// be expressed on one clock.
 class HostAnchor {
  public:
   // Blocks until `device`'s current stream is idle.
   explicit HostAnchor(c10::Device device);
 
-  // In seconds of the steady clock; none until it is reached. The two clocks
-  // drift apart by some microseconds a second: anchor anew where it matters.
+  // Returns the time of `moment` in seconds of the steady clock; nullopt until
+  // it is reached. The two clocks drift apart by some microseconds per second:
+  // create a new anchor where that matters.
   std::optional<double> HostSeconds(const DeviceEvent& moment) const;
 
  private:

@@ -19,13 +19,13 @@ double Seconds(Clock::time_point time) {
   return std::chrono::duration<double>(time.time_since_epoch()).count();
 }
 
-// Work for about a second, given within a few milliseconds.
+// About a second of work, submitted within a few milliseconds.
 class LongWork {
  public:
   explicit LongWork(c10::Device device)
       : matrix_(at::ones({kSide, kSide},
                          at::TensorOptions(at::kFloat).device(device))) {
-    (void)at::matmul(matrix_, matrix_);  // chooses its kernels
+    (void)at::matmul(matrix_, matrix_);  // selects its kernels
     c10::impl::VirtualGuardImpl(device.type())
         .synchronizeDevice(device.index());
   }
@@ -52,7 +52,8 @@ TEST(MomentGpuTest, TheHostIsDoneLongBeforeTheDevice) {
   const double host = Seconds(to.given()) - Seconds(from.given());
   const double device = WaitForSecondsBetween(from, to);
   EXPECT_TRUE(to.reached());
-  EXPECT_GT(device, 2 * host) << "what an unsynchronised clock would have said";
+  EXPECT_GT(device, 2 * host)
+      << "what an unsynchronised clock would have measured";
   EXPECT_EQ(SecondsBetween(from, to), device);
 }
 
@@ -66,7 +67,7 @@ TEST(MomentGpuTest, StandsOnTheHostsClock) {
   EXPECT_EQ(anchor.HostSeconds(end), std::nullopt);
   end.Wait();
   const Clock::time_point after = Clock::now();
-  constexpr double kSlack = 1e-3;  // of the anchor, and of waking up
+  constexpr double kSlack = 1e-3;  // error of the anchor and of the wake-up
   EXPECT_GT(anchor.HostSeconds(end).value(), Seconds(begin) - kSlack);
   EXPECT_LT(anchor.HostSeconds(end).value(), Seconds(after) + kSlack);
 }

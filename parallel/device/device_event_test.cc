@@ -13,9 +13,9 @@
 namespace rankwise {
 namespace {
 
-// What cannot be written does not compile. A moment is no number and no time of
-// a clock, cannot be compared or subtracted, and lets nobody copy it; seconds
-// take two moments, and of one there are none.
+// Misuse does not compile. A DeviceEvent is neither a number nor a time of a
+// clock, and cannot be compared, subtracted or copied; seconds require two of
+// them.
 template <typename A, typename B, typename = void>
 struct Subtracts : std::false_type {};
 template <typename A, typename B>
@@ -47,21 +47,21 @@ static_assert(!Compares<DeviceEvent, DeviceEvent>::value);
 static_assert(!Compares<DeviceEvent, TimePoint>::value);
 static_assert(Subtracts<TimePoint, TimePoint>::value &&
                   Compares<TimePoint, TimePoint>::value,
-              "the two find what there is");
+              "the traits detect existing operators");
 
 static_assert(!std::is_copy_constructible_v<DeviceEvent>);
 static_assert(!std::is_copy_assignable_v<DeviceEvent>);
 static_assert(!std::is_default_constructible_v<DeviceEvent>,
-              "a moment that was never marked has no time");
+              "an event that was never recorded has no time");
 static_assert(!std::is_convertible_v<c10::Device, DeviceEvent>);
 static_assert(!std::is_convertible_v<TimePoint, DeviceEvent>);
 static_assert(!std::is_constructible_v<DeviceEvent, TimePoint>,
-              "the host's clock makes no moment");
+              "a time of the host is not an event");
 
 static_assert(
     std::is_same_v<std::invoke_result_t<Between, DeviceEvent, DeviceEvent>,
                    std::optional<double>>,
-    "whether there are seconds must be asked");
+    "callers must check whether there are seconds");
 static_assert(!std::is_invocable_v<Between, DeviceEvent>);
 static_assert(!std::is_invocable_v<Wait, DeviceEvent>);
 static_assert(!std::is_invocable_v<Between, DeviceEvent, TimePoint>);
@@ -69,7 +69,7 @@ static_assert(!std::is_invocable_v<Wait, DeviceEvent, TimePoint>);
 static_assert(!std::is_invocable_v<Wait, TimePoint, DeviceEvent>);
 
 static_assert(!std::is_convertible_v<PendingDuration, double>,
-              "seconds of a device are waited for by name");
+              "seconds of a device require an explicit Wait");
 static_assert(!std::is_constructible_v<PendingDuration, DeviceEvent>);
 static_assert(!std::is_copy_constructible_v<PendingDuration>);
 
@@ -124,7 +124,7 @@ TEST_F(DeviceMomentTest, GivesNothingBeforeBothAreReached) {
   FakeDevice::RunAll(kFirst, 5);
   EXPECT_DOUBLE_EQ(SecondsBetween(from, to).value(), 3);
   EXPECT_DOUBLE_EQ(SecondsBetween(to, from).value(), -3);
-  EXPECT_EQ(FakeDevice::waits(), 0) << "asking never waits";
+  EXPECT_EQ(FakeDevice::waits(), 0) << "queries never wait";
 }
 
 TEST_F(DeviceMomentTest, SecondsAreTheDevicesAndNotTheHosts) {
@@ -142,7 +142,7 @@ TEST_F(DeviceMomentTest, WaitingWaits) {
   EXPECT_DOUBLE_EQ(WaitForSecondsBetween(from, to), 7);
   EXPECT_EQ(FakeDevice::waits(), 1);
   EXPECT_DOUBLE_EQ(WaitForSecondsBetween(from, to), 7);
-  EXPECT_EQ(FakeDevice::waits(), 1) << "it is there";
+  EXPECT_EQ(FakeDevice::waits(), 1) << "it is reached";
 }
 
 TEST_F(DeviceMomentTest, IsOfTheCurrentStream) {
@@ -180,7 +180,7 @@ TEST_F(DeviceMomentTest, MomentsOfTwoDevicesAreRefused) {
 }
 
 TEST_F(DeviceMomentTest, AnchorsPutTwoDevicesOnOneClock) {
-  // The clocks of the two have nothing in common.
+  // The clocks of the two devices are unrelated.
   constexpr double kFirstClock = 1000, kSecondClock = 7;
   FakeDevice::WhenHostWaits([] {
     FakeDevice::RunAll(kFirst, kFirstClock);
@@ -194,7 +194,7 @@ TEST_F(DeviceMomentTest, AnchorsPutTwoDevicesOnOneClock) {
   FakeDevice::RunAll(kSecond, kSecondClock + 90);
   const double between = second_anchor.HostSeconds(second).value() -
                          first_anchor.HostSeconds(first).value();
-  EXPECT_NEAR(between, 30, 5) << "but for what lies between the two anchors";
+  EXPECT_NEAR(between, 30, 5) << "plus the time between the two anchors";
   EXPECT_THROW(first_anchor.HostSeconds(second), c10::Error);
 }
 

@@ -35,7 +35,7 @@ std::string CudaText(int version) {
   return absl::StrCat(version / 1000, ".", version % 1000 / 10);
 }
 
-// CUDA calls both so: a driver that is too old, and none at all.
+// CUDA reports the same error for an outdated and for a missing driver.
 std::string InsufficientDriver() {
   int version = 0;
   if (cudaDriverGetVersion(&version) != cudaSuccess || version == 0) {
@@ -54,7 +54,7 @@ std::string NcclVersion() {
                       version % kMinor);
 }
 
-// "GPU-" and the groups of digits that nvidia-smi writes.
+// Formats a UUID like nvidia-smi: "GPU-" and groups of digits.
 std::string UuidText(const cudaUUID_t& uuid) {
   const std::string hex =
       absl::BytesToHexString(absl::string_view(uuid.bytes, sizeof(uuid.bytes)));
@@ -117,7 +117,7 @@ absl::StatusOr<GpuFacts> DescribeGpu(int index) {
   const cudaError_t error = cudaGetDeviceProperties(&properties, index);
   if (error != cudaSuccess) {
     return absl::UnavailableError(absl::StrCat(
-        "asking what GPU ", index, " is failed: ", cudaGetErrorString(error)));
+        "querying GPU ", index, " failed: ", cudaGetErrorString(error)));
   }
   GpuFacts facts;
   facts.name = properties.name;

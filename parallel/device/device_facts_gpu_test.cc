@@ -28,7 +28,7 @@ TEST(DeviceFactsGpuTest, DescribesEveryVisibleGpu) {
     EXPECT_GT(facts->multiprocessors, 0);
     EXPECT_GT(facts->memory_bytes, int64_t{1} << 30);
     EXPECT_GT(facts->l2_bytes, 0);
-    EXPECT_GE(facts->memory_bytes_per_second, 0) << "0: not told";
+    EXPECT_GE(facts->memory_bytes_per_second, 0) << "0 if not reported";
     uuids.insert(facts->uuid);
   }
   EXPECT_EQ(static_cast<int>(uuids.size()), VisibleGpus());

@@ -22,7 +22,7 @@ struct Event {
 };
 using SharedEvent = std::shared_ptr<Event>;
 
-// What a stream was given: to reach an event, or to wait for one.
+// An entry of a stream: an event to reach, or to wait for.
 struct Item {
   SharedEvent event;
   bool waits = false;
@@ -52,7 +52,7 @@ Stream& Of(const c10::Stream& stream) {
   return TheState().streams[{stream.device_index(), stream.id()}];
 }
 
-// Whether it got any further.
+// Returns whether the stream has progressed.
 bool RunStream(Stream& stream, double seconds) {
   bool moved = false;
   while (!stream.given.empty()) {

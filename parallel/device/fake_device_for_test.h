@@ -1,5 +1,5 @@
-// A device for tests of what does not wait for one: it is as far as the test
-// says.
+// A simulated device for tests of code that must not wait for one: the test
+// controls its progress.
 #ifndef RANKWISE_PARALLEL_DEVICE_FAKE_DEVICE_FOR_TEST_H_
 #define RANKWISE_PARALLEL_DEVICE_FAKE_DEVICE_FOR_TEST_H_
 
@@ -11,36 +11,36 @@
 
 namespace rankwise {
 
-// Two devices of the type PrivateUse1, with streams, events and tensors as a
-// GPU has them. Streams and events stand still until Run. Tensors lie in host
+// Two devices of the type PrivateUse1, with streams, events and tensors like a
+// GPU's. Streams and events do not progress until Run. Tensors are in host
 // memory, and operators on them run at once on the CPU, whatever the streams
-// wait for; reading one by the host waits for the current stream. One process
-// has one set of them, for one thread.
+// wait for; reading one on the host waits for the current stream. One set per
+// process, for one thread.
 class FakeDevice {
  public:
   // Index 0 or 1.
   static c10::Device At(int index);
 
-  // Forgets streams, counts and the callback. Before every test.
+  // Clears streams, counts and the callback. Call before every test.
   static void Reset();
 
-  // `stream` does what it was given, the device's clock standing at `seconds`,
-  // up to where it waits for an event that is not reached.
+  // Runs the pending entries of `stream`, with the device's clock at `seconds`,
+  // up to a wait for an event that is not reached.
   static void Run(const c10::Stream& stream, double seconds);
-  // The same of all streams of `device`, until none gets further.
+  // The same for all streams of `device`, until none can progress.
   static void RunAll(c10::Device device, double seconds);
-  // Whether `stream` has done all that it was given.
+  // Whether `stream` has no pending entries.
   static bool Idle(const c10::Stream& stream);
 
-  // Called where the host waits for the device; it must let the device run.
-  // Without one, or where it does not, the waiting throws c10::Error.
+  // Sets the callback for waits of the host, which must run the device. Without
+  // a callback, or if it does not run the device, the wait throws c10::Error.
   static void WhenHostWaits(std::function<void()> run);
-  // How often the host had to wait for an event, a stream or a device.
+  // Number of waits of the host for an event, a stream or a device.
   static int waits();
 
-  // The streams that data was copied to a device on, copy by copy.
+  // The streams on which data was copied to a device, one per copy.
   static std::vector<c10::Stream> copies();
-  // The streams that tensors were recorded on (Tensor::record_stream).
+  // The streams on which tensors were recorded (Tensor::record_stream).
   static std::vector<c10::Stream> recorded();
 };
 

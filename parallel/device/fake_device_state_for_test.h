@@ -1,4 +1,4 @@
-// What the fake device's tensors tell its streams.
+// Calls from the fake device's tensors to its streams.
 #ifndef RANKWISE_PARALLEL_DEVICE_FAKE_DEVICE_STATE_FOR_TEST_H_
 #define RANKWISE_PARALLEL_DEVICE_FAKE_DEVICE_STATE_FOR_TEST_H_
 
@@ -6,9 +6,9 @@
 
 namespace rankwise {
 
-// Data went to the device on `stream`.
+// Records a copy to the device on `stream`.
 void NoteFakeCopy(const c10::Stream& stream);
-// A tensor was recorded on `stream`.
+// Records a Tensor::record_stream on `stream`.
 void NoteFakeRecord(const c10::Stream& stream);
 
 }  // namespace rankwise

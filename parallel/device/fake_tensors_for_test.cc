@@ -23,7 +23,7 @@ c10::impl::VirtualGuardImpl Guard() {
   return c10::impl::VirtualGuardImpl(c10::kPrivateUse1);
 }
 
-// Counts as CUDA's does, and as that one knows nothing before its first use.
+// Counts like CUDA's allocator, and like it fails before its first use.
 class FakeAllocator final : public c10::DeviceAllocator {
  public:
   c10::DataPtr allocate(size_t bytes) override {
@@ -117,7 +117,7 @@ at::Tensor CopyFrom(const at::Tensor& from, const at::Tensor& to, bool) {
   return to;
 }
 
-// What the CPU computed becomes the output's, whatever its shape was.
+// Copies the CPU's result to the output, which takes its shape.
 at::Tensor CopyFromAndResize(const at::Tensor& from, const at::Tensor& to) {
   if (to.sizes() != from.sizes()) {
     const at::Tensor fresh = EmptyStrided(

@@ -24,13 +24,13 @@ class CudaGraph : public DeviceGraph {
 
   absl::Status Capture(const std::function<absl::Status()>& work) override {
     const c10::cuda::CUDAGuard device_guard(device_);
-    // What runs now must be over, as it may still use memory that the recording
-    // reads.
+    // Running work must complete first: it may still use memory that the
+    // captured work reads.
     C10_CUDA_CHECK(cudaDeviceSynchronize());
     const c10::cuda::CUDAStreamGuard stream_guard(RecordableStream());
     absl::Status status;
     try {
-      // Of this thread only: the loader's and NCCL's threads go on.
+      // Of this thread only: the loader's and NCCL's threads continue.
       graph_.capture_begin(pool_, cudaStreamCaptureModeThreadLocal);
       status = work();
     } catch (const std::exception& error) {
@@ -45,8 +45,8 @@ class CudaGraph : public DeviceGraph {
   }
 
  private:
-  // The current one, where gradients are made already; only the default stream
-  // cannot be recorded.
+  // The current stream, on which gradients are already computed; only the
+  // default stream cannot be captured.
   c10::cuda::CUDAStream RecordableStream() const {
     const auto current = c10::cuda::getCurrentCUDAStream(device_.index());
     if (current != c10::cuda::getDefaultCUDAStream(device_.index()))
@@ -55,7 +55,7 @@ class CudaGraph : public DeviceGraph {
                                         device_.index());
   }
 
-  // A recording that failed must be ended as well.
+  // A failed capture must be ended, too.
   absl::Status End(absl::Status status) {
     try {
       graph_.capture_end();
@@ -63,18 +63,18 @@ class CudaGraph : public DeviceGraph {
     } catch (const std::exception& error) {
       if (status.ok()) status = absl::FailedPreconditionError(MessageOf(error));
     }
-    (void)cudaGetLastError();  // stays behind in the thread
+    (void)cudaGetLastError();  // clears the thread's last error
     StopAllocating();
     return status;
   }
 
-  // capture_end() throws before it tells the allocators, which would go on
-  // believing in a recording: blocks that several streams have used would never
-  // be free again, and their filter would ask a graph that is gone.
+  // capture_end() throws before it informs the allocators, which would still
+  // assume a capture: blocks used by several streams would never be free again,
+  // and the allocators' filter would call a destroyed graph.
   void StopAllocating() {
     namespace cuda = c10::cuda::CUDACachingAllocator;
     at::HostAllocator& host = *at::getHostAllocator(at::kCUDA);
-    // Each throws where capture_end() came further than that.
+    // Each throws if capture_end() has already called it.
     Try([&] { cuda::endAllocateToPool(device_.index(), pool_); });
     Try([&] { cuda::releasePool(device_.index(), pool_); });
     Try([&] { host.end_allocate_to_pool(pool_); });

@@ -4,10 +4,10 @@
 
 namespace rankwise {
 
-// While it lives, on any thread: an operator that would make the host wait for
-// a GPU throws c10::Error instead (PyTorch's sync debug mode, "error"; see
-// torch.cuda.set_sync_debug_mode for what that does not see: waiting for
-// events, and what other libraries do). Nothing without CUDA.
+// While it exists, on any thread: an operator that would make the host wait for
+// a GPU throws c10::Error instead (PyTorch's sync debug mode, "error";
+// torch.cuda.set_sync_debug_mode lists what that misses: waits for events, and
+// waits in other libraries). No effect without CUDA.
 class RefuseWaits {
  public:
   RefuseWaits();

@@ -9,7 +9,7 @@
 
 namespace rankwise {
 
-// Why a test that needs `gpus` of them cannot run here, "" if it can:
+// Returns why a test that needs `gpus` GPUs cannot run here; "" if it can:
 //   if (auto why = WhyNotOn(2); !why.empty()) GTEST_SKIP() << why;
 inline std::string WhyNotOn(int gpus) {
   if (VisibleGpus() >= gpus) return "";
@@ -17,9 +17,8 @@ inline std::string WhyNotOn(int gpus) {
   return absl::StrCat("needs ", gpus, " GPUs; ", VisibleGpus(), " visible");
 }
 
-// False for virtual GPUs (tests/virtual_gpu), whose kernels compute next to
-// nothing: on them a test checks launches, copies and waits, and compares no
-// values.
+// False for virtual GPUs (tests/virtual_gpu), whose kernels compute almost
+// nothing: there a test checks launches, copies and waits, but no values.
 inline bool GpusCompute() { return !IsVirtualGpu(0); }
 
 }  // namespace rankwise

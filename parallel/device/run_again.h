@@ -10,9 +10,8 @@
 
 namespace rankwise {
 
-// Returns forward(), after which `buffers`, such as batch norm's running
-// statistics, have their previous values: the first forward has already counted
-// this batch.
+// Returns forward(), and restores `buffers`, such as batch norm's running
+// statistics: the first forward has already counted this batch.
 template <typename Forward>
 at::Tensor RunAgain(const std::vector<at::Tensor>& buffers, Forward&& forward) {
   std::vector<at::Tensor> before;
