@@ -15,8 +15,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Whole nanoseconds, so that a bar that ends with another one also does after
-// rounding.
+// Whole nanoseconds, so that bars that end together also do so after rounding.
 int64_t Nanoseconds(double seconds) { return std::llround(seconds * 1e9); }
 double Microseconds(int64_t nanoseconds) {
   return static_cast<double>(nanoseconds) * 1e-3;
@@ -25,10 +24,11 @@ double Microseconds(int64_t nanoseconds) {
 // The bars of one lane, each on one of its rows.
 struct Lane {
   std::string name;
-  // By row: when the bars end that have not yet, the innermost last.
+  // By row: ends of the bars still open, the innermost last.
   std::vector<std::vector<int64_t>> rows = {{}};
 
-  // The first row where the bar crosses no other one. In order of start.
+  // Returns the first row in which the bar crosses no other. Call in order of
+  // start.
   int Place(int64_t start, int64_t end, bool nests) {
     for (size_t row = 0; row < rows.size(); ++row) {
       std::vector<int64_t>& ends = rows[row];
@@ -83,8 +83,8 @@ class ProcessText {
     return lanes_.size() - 1;
   }
 
-  // In order of start; of two that start together, the longer first: it may
-  // hold the other.
+  // In order of start; of two that start together, the longer first, since it
+  // may contain the other.
   std::vector<Placed> Place() {
     std::vector<Placed> placed;
     for (const TraceSpan& span : process_.spans) {
@@ -132,7 +132,7 @@ class ProcessText {
            {"args", std::move(arguments)}});
   }
 
-  // What a program's operators are called need not be UTF-8.
+  // The names of a program's operators may not be UTF-8.
   void Event(const Json& event) {
     absl::StrAppend(&text_, text_.empty() ? "" : ",\n",
                     event.dump(-1, ' ', false, Json::error_handler_t::replace));

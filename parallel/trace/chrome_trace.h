@@ -1,4 +1,4 @@
-// What ran when, as a file for Perfetto (ui.perfetto.dev) and chrome://tracing:
+// Timelines as files for Perfetto (ui.perfetto.dev) and chrome://tracing, in
 // Chrome's trace event format.
 #ifndef RANKWISE_PARALLEL_TRACE_CHROME_TRACE_H_
 #define RANKWISE_PARALLEL_TRACE_CHROME_TRACE_H_
@@ -12,35 +12,35 @@
 
 namespace rankwise {
 
-// One bar.
+// One bar of the timeline.
 struct TraceSpan {
   std::string lane;  // of its process, such as "compute"
   std::string name;
   std::string category;
-  std::string colour = {};  // one of chrome://tracing's, or none
+  std::string colour = {};  // name of a chrome://tracing colour, or ""
   double start_seconds = 0, end_seconds = 0;
-  // Drawn inside a bar of the same lane that lasts longer. Others that overlap
-  // are drawn below each other, in rows of their own.
+  // Drawn inside a longer bar of the same lane. Other overlapping bars are
+  // drawn below each other, in separate rows.
   bool nests = true;
   nlohmann::ordered_json args = nlohmann::ordered_json::object();
 };
 
-// A group of lanes: what one rank did.
+// A group of lanes: the timeline of one rank.
 struct TraceProcess {
-  int number = 0;  // processes are shown in this order
+  int number = 0;  // position among the processes shown
   std::string name;
-  // Shown in this order, also where they are empty; before other lanes.
+  // Shown in this order, even if empty, before other lanes.
   std::vector<std::string> lanes = {};
   std::vector<TraceSpan> spans = {};
   nlohmann::ordered_json args = nlohmann::ordered_json::object();
 };
 
-// The process's events as text, one a line, told since `origin_seconds`. Texts
-// that were made by different processes make one file.
+// Returns the process's events as text, one per line, with times since
+// `origin_seconds`. Texts of different processes can be combined in one file.
 std::string RenderProcess(const TraceProcess& process, double origin_seconds);
 
-// Replaces `path` by a file of the events in `texts`, as ReplaceFile does. The
-// error names the file.
+// Replaces `path` by a file of the events in `texts`, like ReplaceFile. Errors
+// name the file.
 absl::Status WriteTraceFile(const std::string& path,
                             absl::Span<const std::string> texts);
 

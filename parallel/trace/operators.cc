@@ -19,7 +19,7 @@ namespace {
 namespace profiler = torch::autograd::profiler;
 using torch::profiler::impl::ActivityType;
 
-// Of a few readings the one that took the least time.
+// Uses the fastest of a few readings.
 int64_t SteadyMinusSystemNs() {
   constexpr int kReadings = 5;
   int64_t shortest = std::numeric_limits<int64_t>::max(), difference = 0;
@@ -88,7 +88,7 @@ std::vector<TraceSpan> OperatorRecording::Stop() {
   return spans;
 }
 
-// libtorch_cuda registers stubs that call NVTX; without it they are empty.
+// The stubs call NVTX if libtorch_cuda is loaded; otherwise they are empty.
 bool RangesOn() {
   static const bool on = torch::profiler::impl::cudaStubs()->enabled();
   return on;

@@ -1,6 +1,5 @@
-// Which of PyTorch's operators, and of the device's kernels, ran when; and
-// named stretches of the program for NVIDIA's tools (NVTX), under the names
-// that traces use.
+// Times of PyTorch's operators and of the device's kernels; and named ranges of
+// the program for NVIDIA's tools (NVTX), under the names used in traces.
 #ifndef RANKWISE_PARALLEL_TRACE_OPERATORS_H_
 #define RANKWISE_PARALLEL_TRACE_OPERATORS_H_
 
@@ -13,19 +12,19 @@
 
 namespace rankwise {
 
-// The profiler looks for GPUs even where none is requested, and complains of
-// there being none; not after this. Sets an environment variable (what the user
-// has set stays): for main, before there are threads.
+// Silences the profiler's warning that no GPU is found, printed even if none is
+// requested. Sets an environment variable unless it is set: call it from main,
+// before threads start.
 void SilenceProfiler();
 
-// Watches the thread that calls Start, and autograd's threads that work for it,
-// through PyTorch's profiler (Kineto). One at a time in a process. Throws what
-// the profiler throws.
+// Records the thread that calls Start, and autograd's threads that work for it,
+// by PyTorch's profiler (Kineto). One recording at a time per process. Rethrows
+// the profiler's exceptions.
 class OperatorRecording {
  public:
   // `device`: also the kernels and copies of CUDA devices.
   void Start(bool device);
-  // What ran since Start. Times are of the steady clock. Lanes are
+  // Returns the events since Start, in steady-clock time. Lanes are
   // "operators", "operators, thread 2" and so on, and "device N stream S".
   std::vector<TraceSpan> Stop();
 
@@ -33,11 +32,12 @@ class OperatorRecording {
   int64_t steady_minus_system_ns_ = 0;
 };
 
-// Whether anybody could see a range: builds with CUDA only.
+// Whether ranges can be seen: in builds with CUDA only.
 bool RangesOn();
 
-// Open from its construction to its end, or until another is assigned to it.
-// Properly nested, on one thread. Does nothing where !RangesOn().
+// Open from its construction to its destruction, or until another is assigned
+// to it. Ranges must be properly nested, on one thread. No effect if
+// !RangesOn().
 class ScopedRange {
  public:
   ScopedRange() = default;  // not open

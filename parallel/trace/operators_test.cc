@@ -33,7 +33,7 @@ TEST(OperatorRecordingTest, KnowsWhatRanAndWhen) {
       [](const TraceSpan& span) { return span.name == "aten::matmul"; });
   ASSERT_NE(product, spans.end());
   EXPECT_EQ(product->lane, "operators");
-  // Two clocks are read for it.
+  // The conversion reads two clocks.
   constexpr double kError = 1e-3;
   EXPECT_GT(product->start_seconds, start - kError);
   EXPECT_LT(product->end_seconds, end + kError);
