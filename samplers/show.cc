@@ -1,4 +1,4 @@
-// Prints which examples each rank sees in an epoch:
+// Prints the examples of each rank in an epoch:
 //
 //   bazel run //samplers:show -- --size=10 --world_size=3 --epoch=1
 //   rank 0: 4 7 3 1
@@ -21,7 +21,7 @@
 
 ABSL_FLAG(int64_t, size, 10, "examples in the dataset");
 ABSL_FLAG(int64_t, world_size, 2, "ranks that share the dataset");
-ABSL_FLAG(int64_t, epoch, 0, "the epoch; every one has an order of its own");
+ABSL_FLAG(int64_t, epoch, 0, "epoch; each has its own order");
 ABSL_FLAG(uint64_t, seed, 0, "the order comes from seed + epoch");
 ABSL_FLAG(bool, shuffle, true, "shuffle; otherwise the dataset's own order");
 ABSL_FLAG(bool, drop_last, false,
@@ -35,10 +35,10 @@ ABSL_FLAG(int64_t, rank, -1, "print this rank only; -1: all ranks");
 namespace rankwise {
 namespace {
 
-// Indices to look at fit in memory.
+// Keeps the printed indices within memory.
 constexpr int64_t kMaxSize = 100'000'000;
 constexpr int64_t kMaxWorldSize = 1'000'000;
-// Every rank orders all examples by itself: minutes of that.
+// Every rank orders all examples itself; this limit takes minutes.
 constexpr int64_t kMaxOrdered = 10'000'000'000;
 
 struct Config {

@@ -13,7 +13,7 @@ using ::testing::HasSubstr;
 
 struct Result {
   int exit_code;
-  std::string output;  // both streams
+  std::string output;  // stdout and stderr
 };
 
 Result Show(const std::string& flags) {

@@ -11,7 +11,7 @@ namespace {
 struct Entry {
   const char* name;
   DatasetOr (*open)(const DatasetConfig& config, Split split);
-  bool sequences = false;  // of tokens
+  bool sequences = false;  // whether examples are token sequences
 };
 
 constexpr Entry kEntries[] = {

@@ -18,18 +18,18 @@
 
 namespace rankwise {
 
-// Examples that travel together. `data` is [B, example_shape...]; `target` is
-// int64 [B] (class labels), int64 [B, T] (the token after each of `data`'s,
-// int64 [B, T]) or fp32 [B, k] (regression targets).
+// A batch of examples. `data` is [B, example_shape...]; `target` is int64 [B]
+// (class labels), int64 [B, T] (the token after each of `data`'s, int64 [B, T])
+// or fp32 [B, k] (regression targets).
 struct Batch {
   at::Tensor data;
   at::Tensor target;
 };
 
-// The two halves of every dataset.
+// The two splits of every dataset.
 enum class Split { kTrain, kTest };
 
-// "train" or "test".
+// Returns "train" or "test".
 constexpr const char* SplitName(Split split) {
   return split == Split::kTrain ? "train" : "test";
 }
@@ -39,14 +39,13 @@ struct DatasetFacts {
   int64_t size = 0;  // examples
   std::vector<int64_t> example_shape = {};  // such as {3, 32, 32}
   std::vector<int64_t> target_shape = {};   // of one example: {} for a label
-  int64_t num_classes = 0;                  // or token values; 0 for regression
+  int64_t num_classes = 0;  // or number of token values; 0 for regression
 };
 
-// A finite, indexed set of examples, in the dtype it is stored in (uint8
-// images, fp32 features, int64 tokens): scaling is the loader's work, on whole
-// batches.
+// A finite, indexed set of examples in their stored dtype (uint8 images, fp32
+// features, int64 tokens); the loader scales them, by the batch.
 //
-// Thread-safe: any number of threads may call any method at the same time.
+// Thread-safe: any number of threads may call any method concurrently.
 //
 //   std::unique_ptr<Dataset> dataset = ...;
 //   Batch batch = dataset->Gather({7, 0, 7});  // repetition is fine
@@ -56,22 +55,22 @@ class Dataset {
   virtual ~Dataset() = default;
 
   const DatasetFacts& facts() const { return facts_; }
-  // Valid indices are 0 .. size() - 1.
+  // Returns the number of examples. Valid indices are 0 .. size() - 1.
   int64_t size() const { return facts_.size; }
-  // The examples at `indices`, in that order, as freshly allocated CPU tensors.
-  // Throws c10::Error when an index is out of range.
+  // Returns the examples at `indices`, in that order, as newly allocated CPU
+  // tensors. Throws c10::Error if an index is out of range.
   virtual Batch Gather(absl::Span<const int64_t> indices) const = 0;
 
  private:
   const DatasetFacts facts_;
 };
 
-// A dataset whose examples are written one by one into the batch's memory, data
+// A dataset that writes its examples one by one into the batch's memory, data
 // as Data and targets as Target.
 template <typename Data, typename Target>
 class WrittenDataset final : public Dataset {
  public:
-  // Fills the row of one example; called by any thread, concurrently.
+  // Writes the row of one example; called concurrently by any thread.
   using Write = std::function<void(int64_t index, Data* data, Target* target)>;
 
   WrittenDataset(DatasetFacts facts, Write write)
@@ -104,17 +103,17 @@ class WrittenDataset final : public Dataset {
 
 using DatasetOr = absl::StatusOr<std::unique_ptr<Dataset>>;
 
-// Which dataset, and how much of it.
+// The dataset, and how much of it to use.
 struct DatasetConfig {
   std::string name = "synthetic";  // one of DatasetNames()
-  // Where the files are: the folder of `cifar10`; the file of `text`, or the
-  // folder with it alone. Others read none.
+  // Path of the files: the folder of `cifar10`; for `text` the file, or a
+  // folder that contains only the file. Unused by other datasets.
   std::string data_dir = {};
   int64_t train_size = 50000, test_size = 10000;  // examples
-  uint64_t seed = 0;              // what generated datasets are generated from
+  uint64_t seed = 0;                              // of generated datasets
   int64_t sequence_length = 128;  // tokens per example of `tokens` and `text`
-  // Of `synthetic`: vectors of as many features, in as many classes, instead of
-  // its images; 0: images.
+  // `synthetic` only: if `features` > 0, vectors of `features` in `num_classes`
+  // classes instead of images.
   int64_t features = 0, num_classes = 0;
 
   int64_t size(Split split) const {
@@ -122,78 +121,78 @@ struct DatasetConfig {
   }
 };
 
-// The names that OpenDataset knows.
+// Returns the dataset names that OpenDataset accepts.
 std::vector<std::string> DatasetNames();
 
 // Opens one split. InvalidArgument for an unknown name, a negative size,
-// sequences of no token, or vectors of fewer than two classes; otherwise what
-// the dataset says about its files.
+// sequences of fewer than one token, or vectors of fewer than two classes;
+// otherwise the dataset's errors about its files.
 DatasetOr OpenDataset(const DatasetConfig& config, Split split);
 
 // The generated datasets need no files. An example is a function of (seed,
-// split, index), in integer arithmetic but for OpenLinearRegression's: the same
-// on every machine, and made when it is gathered. What is to be learned follows
-// from the seed alone, so that both splits share it.
+// split, index), in integer arithmetic except for OpenLinearRegression: the
+// same on every machine, and computed in Gather. The learnable structure
+// depends on the seed only, so both splits share it.
 
-// Images of CIFAR-10's shape and number of classes, with enough structure to be
-// learned and enough noise that it takes a few epochs. Every class has a smooth
-// pattern. An image is the pattern of its class, a little displaced, with a
-// share of another class's pattern mixed in and noise on every pixel. Where
-// that share outweighs the class's own pattern the image misleads, so that no
+// Opens images with CIFAR-10's shape and number of classes, with enough
+// structure to be learned and enough noise to need a few epochs. Every class
+// has a smooth pattern. An image is the slightly displaced pattern of its
+// class, mixed with a share of another class's pattern, plus noise on every
+// pixel. If that share exceeds the class's own, the image is misleading, so no
 // model reaches 100 % on the test split. data: uint8 [B, 3, 32, 32]; target:
 // int64 [B].
 //
-// With config.features, F, vectors instead, in config.num_classes: the random
-// pattern of the class, with a share of another class's mixed in as above, and
-// noise on every feature. data: fp32 [B, F], within -2 .. 2; target: int64 [B].
+// With F = config.features > 0, opens vectors in config.num_classes classes
+// instead: the random pattern of the class, mixed with another class's as
+// above, plus noise on every feature. data: fp32 [B, F], within -2 .. 2;
+// target: int64 [B].
 DatasetOr OpenSynthetic(const DatasetConfig& config, Split split);
 
-// The smallest dataset: y = w.x + b + noise, with 10 standard normal features,
-// one target, and noise of standard deviation 0.1; no model's mean squared
-// error falls below 0.01. data: fp32 [B, 10]; target: fp32 [B, 1].
+// Opens the smallest dataset: y = w.x + b + noise, with 10 standard normal
+// features, one target, and noise of standard deviation 0.1; no model's mean
+// squared error falls below 0.01. data: fp32 [B, 10]; target: fp32 [B, 1].
 DatasetOr OpenLinearRegression(const DatasetConfig& config, Split split);
 
-// Regression of 1024 targets on 1024 features: y = U V x + noise, with x
-// uniform over -2 .. 2, V [8, 1024] and U [1024, 8] of random signs (scaled so
-// that targets have a variance of about 0.67), and noise of standard deviation
-// 0.07. Few numbers decide the targets, so that it is quick to learn and to
-// generate; no model's mean squared error falls below 0.0052. data: fp32 [B,
-// 1024]; target: fp32 [B, 1024].
+// Opens a regression of 1024 targets on 1024 features: y = U V x + noise, with
+// x uniform over -2 .. 2, V [8, 1024] and U [1024, 8] of random signs (scaled
+// to a target variance of about 0.67), and noise of standard deviation 0.07.
+// The low rank makes it fast to learn and to generate; no model's mean squared
+// error falls below 0.0052. data: fp32 [B, 1024]; target: fp32 [B, 1024].
 DatasetOr OpenRegression(const DatasetConfig& config, Split split);
 
-// Sequences of a random Markov chain over 256 tokens, for language models:
-// after each token one of four follows, with probabilities 1/2, 1/4, 1/8 and
-// 1/16, or else any token at all. The first token is any. A model that knows
-// nothing has a loss of 5.55 (ln 256), one that knows the chain 1.64. data:
-// int64 [B, T]; target: int64 [B, T], the token after each.
+// Opens sequences of a random Markov chain over 256 tokens, for language
+// models: each token has four successors, with probabilities 1/2, 1/4, 1/8 and
+// 1/16; with the remaining 1/16 the next token is uniformly random, like the
+// first. The loss of uniform predictions is 5.55 (ln 256), that of the true
+// chain 1.64. data: int64 [B, T]; target: int64 [B, T], the token after each.
 DatasetOr OpenTokens(const DatasetConfig& config, Split split);
 
 // Datasets from files are memory-mapped: ranks on one machine share one copy.
-// The files must not be cut short while open.
+// The files must not be truncated while open.
 
-// CIFAR-10 as its binary release lays it out: files of 10,000 records, a record
-// being one label byte (0..9) and 3,072 pixel bytes (32x32, planes R, G, B).
+// Opens CIFAR-10 in the layout of its binary release: files of 10,000 records,
+// each of one label byte (0..9) and 3,072 pixel bytes (32x32, planes R, G, B).
 // The train split is data_batch_1.bin .. data_batch_5.bin, the test split
 // test_batch.bin. Source: https://www.cs.toronto.edu/~kriz/cifar.html
 //
-// The first examples of `split`, which has 50,000 (train) or 10,000 (test):
-// data uint8 [B, 3, 32, 32]; target int64 [B]. data_dir is the folder with the
-// .bin files, or one that has it as cifar-10-batches-bin. Every file of the
-// split is checked, whole. NotFound: a folder or file is missing (the message
-// says what to download and where to put it). DataLoss: a file of the wrong
-// size or a label above 9 (with the file and the byte offset).
+// Contains the first examples of `split`, which has 50,000 (train) or 10,000
+// (test): data uint8 [B, 3, 32, 32]; target int64 [B]. data_dir is the folder
+// with the .bin files, or its parent that contains cifar-10-batches-bin. Every
+// file of the split is checked completely. NotFound: a missing folder or file
+// (the message has download instructions). DataLoss: a file of the wrong size
+// or a label above 9 (with the file and the byte offset).
 DatasetOr OpenCifar10(const DatasetConfig& config, Split split);
 
-// Any file as language-model data: its bytes are the tokens, 0 .. 255. The last
-// tenth of the bytes is the test split, what precedes it the train split; each
-// is cut into windows of T + 1 bytes that do not overlap (T tokens, and the one
-// after each), without the rest that does not fill one.
+// Opens any file as language-model data: its bytes are the tokens, 0 .. 255.
+// The last tenth of the bytes is the test split, the rest the train split; each
+// is cut into non-overlapping windows of T + 1 bytes (T tokens and the token
+// after each), without the incomplete last window.
 //
-// The first windows of `split`, or all if there are fewer: data int64
+// Contains the first windows of `split`, or all if there are fewer: data int64
 // [B, T]; target int64 [B, T], the token after each. data_dir is the file, or a
-// folder in which it is the only one (names that begin with a dot do not
-// count). InvalidArgument: no path, a folder with none or several, a split
-// shorter than a window. NotFound: nothing is there.
+// folder with no other file (names that begin with a dot are ignored).
+// InvalidArgument: no path, a folder with no or several files, or a split
+// shorter than a window. NotFound: the path does not exist.
 DatasetOr OpenText(const DatasetConfig& config, Split split);
 
 }  // namespace rankwise

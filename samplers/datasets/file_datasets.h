@@ -1,4 +1,4 @@
-// Which datasets read files. Without tensors, so that a program without
+// The datasets that read files. Without tensors, so that programs without
 // LibTorch can check the command lines of trainers.
 #ifndef RANKWISE_SAMPLERS_DATASETS_FILE_DATASETS_H_
 #define RANKWISE_SAMPLERS_DATASETS_FILE_DATASETS_H_
@@ -8,7 +8,7 @@
 
 namespace rankwise {
 
-// Of DatasetNames(), those for which OpenDataset needs DatasetConfig::data_dir.
+// The DatasetNames() for which OpenDataset needs DatasetConfig::data_dir.
 inline constexpr absl::string_view kFileDatasets[] = {"cifar10", "text"};
 
 inline bool ReadsFiles(absl::string_view dataset) {

@@ -28,10 +28,10 @@ absl::Status Failed(const char* what, const std::string& path) {
                          : absl::UnavailableError(message);
 }
 
-// A whole file, memory-mapped read-only; unmapped with the last copy. Reading
-// past the end of a file that another process has truncated raises SIGBUS.
+// A whole file, memory-mapped read-only; the last copy unmaps it. Reading past
+// the end of a file that another process has truncated raises SIGBUS.
 struct MappedFile {
-  std::shared_ptr<const uint8_t> data;  // null when the file is empty
+  std::shared_ptr<const uint8_t> data;  // nullptr if the file is empty
   int64_t size = 0;                     // bytes
 };
 
@@ -50,14 +50,14 @@ absl::StatusOr<MappedFile> Map(int fd, const std::string& path) {
   return MappedFile{{static_cast<const uint8_t*>(data), unmap}, info.st_size};
 }
 
-// NotFound when there is no such file; otherwise the operating system's reason,
-// with the path.
+// Returns NotFound if there is no such file; otherwise the operating system's
+// error, with the path.
 absl::StatusOr<MappedFile> OpenMapped(const std::string& path) {
   // O_NONBLOCK: opening a FIFO would otherwise block until it has a writer.
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return Failed("open", path);
   auto file = Map(fd, path);
-  close(fd);  // the mapping stays
+  close(fd);  // the mapping remains valid
   return file;
 }
 
@@ -79,7 +79,7 @@ std::vector<std::string> FileNames(Split split) {
           "data_batch_4.bin", "data_batch_5.bin"};
 }
 
-// The folder that holds the files: `dir`, or the one the archive makes in it.
+// Returns the folder with the files: `dir`, or the archive's folder inside it.
 absl::StatusOr<std::string> FindFolder(const std::string& dir, Split split) {
   if (dir.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -120,11 +120,10 @@ absl::Status MissingFile(const std::string& path, Split split) {
 absl::Status CheckSize(const std::string& path, int64_t bytes) {
   if (bytes == kFileBytes) return absl::OkStatus();
   const std::string what =
-      bytes > kFileBytes
-          ? absl::StrCat(", with something foreign from byte offset ",
-                         kFileBytes, " on")
-          : absl::StrCat(": it ends at byte offset ", bytes, ", in record ",
-                         bytes / kRecordBytes);
+      bytes > kFileBytes ? absl::StrCat(", with foreign data from byte offset ",
+                                        kFileBytes, " on")
+                         : absl::StrCat(": it ends at byte offset ", bytes,
+                                        ", in record ", bytes / kRecordBytes);
   return absl::DataLossError(
       absl::StrCat("cifar10: ", path, " has ", bytes, " bytes", what,
                    "; a file of the binary release has ", kFileBytes,
@@ -161,7 +160,7 @@ absl::StatusOr<MappedFile> OpenBatch(const std::string& path, Split split,
   return file;
 }
 
-// The one file of a folder.
+// Returns the only file of a folder.
 absl::StatusOr<std::string> OnlyFileIn(const std::string& folder) {
   std::error_code error;
   std::vector<std::string> files;

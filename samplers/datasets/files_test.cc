@@ -32,7 +32,7 @@ const char* const kTrainFiles[] = {"data_batch_1.bin", "data_batch_2.bin",
                                    "data_batch_3.bin", "data_batch_4.bin",
                                    "data_batch_5.bin"};
 
-// What the test release has in a record: label and pixels tell file and record.
+// Contents of the test release: label and pixels identify file and record.
 uint8_t LabelOf(int file, int64_t record) { return (record + file) % 10; }
 uint8_t PixelOf(int file, int64_t record, int64_t pixel) {
   return static_cast<uint8_t>(file * 50 + record * 7 + pixel);
@@ -50,7 +50,7 @@ void WriteFile(const std::string& path, int file) {
   std::ofstream(path, std::ios::binary) << bytes;
 }
 
-// A complete release, written once, and copies of its test split to spoil.
+// A complete release, written once, and copies of its test split to corrupt.
 class Cifar10Test : public testing::Test {
  protected:
   static void SetUpTestSuite() {
@@ -62,7 +62,7 @@ class Cifar10Test : public testing::Test {
     WriteFile(release_ + "/test_batch.bin", 0);
   }
 
-  // A folder of this test's own, with the intact test_batch.bin.
+  // Creates a folder for the current test with the intact test_batch.bin.
   std::string OwnFolder() {
     const std::string folder =
         testing::TempDir() +
@@ -214,7 +214,7 @@ TEST_F(Cifar10Test, RefusesAFolderInPlaceOfAFile) {
   EXPECT_THAT(MessageOf(OpenTest(folder)), HasSubstr("not a regular file"));
 }
 
-// An empty folder of this test.
+// Creates an empty folder.
 std::string Folder(const std::string& name) {
   const std::string path = testing::TempDir() + name;
   std::filesystem::remove_all(path);
@@ -226,7 +226,7 @@ void Write(const std::string& path, const std::string& content) {
   std::ofstream(path, std::ios::binary) << content;
 }
 
-// A file of `bytes` bytes 0, 1, 2 ...
+// Creates a file of `bytes` bytes 0, 1, 2 ...
 std::string Counting(const std::string& name, int bytes) {
   const std::string path = testing::TempDir() + name;
   std::string content;

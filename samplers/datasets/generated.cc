@@ -15,12 +15,13 @@
 namespace rankwise {
 namespace {
 
-// The key of a split's examples; both splits share what else the seed gives.
+// Returns the key of a split's examples; the splits share everything else from
+// the seed.
 uint64_t StreamOf(const DatasetConfig& config, Split split) {
   return Mix(Mix(config.seed) + (split == Split::kTrain ? 1 : 2));
 }
 
-// Of synthetic images, [kChannels][kSide][kSide].
+// Shape of synthetic images, [kChannels][kSide][kSide].
 constexpr int64_t kChannels = 3;
 constexpr int64_t kSide = 32;
 constexpr int64_t kPixels = kChannels * kSide * kSide;
@@ -29,16 +30,16 @@ constexpr int64_t kNumClasses = 10;
 constexpr int64_t kGrid = 4;
 constexpr int64_t kCell = kSide / kGrid;
 constexpr int64_t kPlane = kSide * kSide;
-// In 256ths: the least share of its own class's pattern that an image gets (the
-// rest is another class's), the contrast of patterns, and the noise's reach.
+// In 256ths: the smallest share of its own class's pattern in an image (the
+// rest is another class's), the contrast of patterns, and the range of the
+// noise.
 constexpr int kLeastShare = 102;
 constexpr int kContrast = 102;
 constexpr int kPixelNoise = 220;
 // Patterns are displaced by 0 .. kDisplacement - 1 rows and columns.
 constexpr uint64_t kDisplacement = 6;
 
-// Writes one channel of a pattern, bilinear between grid values that repeat
-// beyond the edges.
+// Writes one channel of a pattern by bilinear interpolation of a periodic grid.
 void WritePlane(SplitMix& random, int16_t* plane) {
   int64_t grid[kGrid][kGrid];
   for (auto& row : grid) {
@@ -72,7 +73,7 @@ std::vector<int16_t> MakePatterns(uint64_t seed) {
 // speed.
 void AddPattern(const int16_t* pattern, int16_t weight, int64_t rows,
                 int64_t columns, int16_t* image) {
-  int16_t row[2 * kSide];  // twice over, so that a displaced row is contiguous
+  int16_t row[2 * kSide];  // doubled, so that a displaced row is contiguous
   for (int64_t channel = 0; channel < kChannels; ++channel) {
     for (int64_t y = 0; y < kSide; ++y) {
       const int16_t* from = pattern + (y + rows) % kSide * kSide;
@@ -105,10 +106,10 @@ void AddNoise(SplitMix& random, const int16_t* image, uint8_t* pixels) {
   }
 }
 
-// What an example of a class is made of.
+// The composition of an example of a class.
 struct Mixture {
   uint64_t label = 0, other = 0;  // classes
-  int share = 0;                  // of the label's pattern, in 256
+  int share = 0;                  // of the label's pattern, in 256ths
 
   static Mixture Draw(SplitMix& random, uint64_t num_classes) {
     Mixture mixture;
@@ -143,16 +144,17 @@ struct SyntheticImages {
   }
 };
 
-// Classes of vectors have no table of patterns, which may be many and long:
-// each is drawn again for every example.
+// The patterns of vector classes may be many and long, so they are not stored
+// but generated again for every example.
 struct SyntheticVectors {
   uint64_t stream = 0;
-  uint64_t patterns = 0;  // what they are drawn from
+  uint64_t patterns = 0;  // seed of the patterns
   int64_t features = 0;
   uint64_t num_classes = 0;
 
   static constexpr float kScale = 1.0f / 64;  // of a signed byte
-  // Features at a time: a fixed number, whose loops become vector instructions.
+  // Number of features per block, fixed so that loops compile to vector
+  // instructions.
   static constexpr int64_t kBlock = 64;
 
   static void WriteBytes(SplitMix& random, uint8_t* bytes) {
@@ -184,11 +186,11 @@ struct SyntheticVectors {
   }
 };
 
-// Of linear regression.
+// Constants of OpenLinearRegression.
 constexpr int64_t kLinearFeatures = 10;
 constexpr float kLinearNoise = 0.1f;
 
-// Of regression.
+// Constants of OpenRegression.
 constexpr int64_t kFeatures = 1024;
 constexpr int64_t kRank = 8;
 // Powers of two, so that the conversion to floating point is exact.
@@ -204,7 +206,7 @@ std::vector<int16_t> RandomSigns(uint64_t key) {
   return signs;
 }
 
-// kFeatures values, uniform over -128 .. 127.
+// Writes kFeatures values, uniform over -128 .. 127.
 void RandomBytes(SplitMix& random, int16_t* values) {
   for (int64_t i = 0; i < kFeatures; i += 8) {
     const uint64_t bits = random.Next();
@@ -241,11 +243,11 @@ struct RegressionExamples {
   }
 };
 
-// Of tokens.
+// Constants of OpenTokens.
 constexpr int64_t kVocabulary = 256;
 constexpr int64_t kSuccessors = 4;
 
-// Four different ones for each token.
+// Returns four distinct successors for each token.
 std::vector<uint8_t> RandomSuccessors(uint64_t key) {
   std::vector<uint8_t> successors;
   SplitMix random(key);
@@ -266,7 +268,7 @@ struct TokenSequences {
   std::vector<uint8_t> successors;  // [kVocabulary][kSuccessors]
 
   void operator()(int64_t index, int64_t* tokens, int64_t* next_tokens) const {
-    // Which successor each of 16 equally likely draws means; the last is noise.
+    // The successor for each of 16 equally likely draws; the last is noise.
     constexpr int8_t kChoice[16] = {0, 0, 0, 0, 0, 0, 0, 0,
                                     1, 1, 1, 1, 2, 2, 3, -1};
     SplitMix random(Mix(stream ^ static_cast<uint64_t>(index)));
@@ -312,13 +314,14 @@ DatasetOr OpenSynthetic(const DatasetConfig& config, Split split) {
 
 DatasetOr OpenLinearRegression(const DatasetConfig& config, Split split) {
   const int64_t size = config.size(split);
-  // Three streams of the seed: the weights, and the examples of either split.
+  // The seed's three streams: the weights, and the examples of either split.
   const at::Generator of_weights = SeededGenerator(3 * config.seed);
   const at::Generator of_examples =
       SeededGenerator(3 * config.seed + (split == Split::kTrain ? 1 : 2));
   const at::Tensor weights = at::randn({kLinearFeatures + 1}, of_weights);
   at::Tensor features = at::randn({size, kLinearFeatures}, of_examples);
-  at::Tensor targets = at::randn({size, 1}, of_examples);  // noise, so far
+  at::Tensor targets =
+      at::randn({size, 1}, of_examples);  // only the noise so far
   const float* weight = weights.const_data_ptr<float>();
   const float* feature = features.const_data_ptr<float>();
   float* target = targets.mutable_data_ptr<float>();

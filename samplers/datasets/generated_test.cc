@@ -186,7 +186,7 @@ Batch WholeLinear(uint64_t seed, Split split, int64_t size) {
   return (*Open("linear", seed, split, size))->Gather(indices);
 }
 
-// The features with a column of ones, for the bias.
+// Appends a column of ones, for the bias.
 at::Tensor WithOnes(const at::Tensor& features) {
   return at::cat({features, at::ones({features.size(0), 1})}, 1);
 }
@@ -215,7 +215,7 @@ TEST(LinearRegressionTest, TheTrainSplitPredictsTheTestSplit) {
                            .square()
                            .mean()
                            .item<double>();
-  EXPECT_NEAR(error, 0.01, 0.003);  // the noise, and nothing else
+  EXPECT_NEAR(error, 0.01, 0.003);  // the noise only
 }
 
 TEST(LinearRegressionTest, IsDeterministic) {
@@ -263,7 +263,7 @@ TEST(RegressionTest, TheTrainSplitPredictsTheTestSplit) {
                                              transposed.matmul(train.target));
   const double error =
       test.data.matmul(weight).sub(test.target).square().mean().item<double>();
-  // Least squares of n examples and d features adds the part d / (n - d) to the
+  // Least squares with n examples and d features adds d / (n - d) of the
   // noise's 0.0052.
   EXPECT_NEAR(error, 0.0052 * 1.5, 0.002);
   EXPECT_NEAR(test.target.square().mean().item<double>(), 0.67, 0.1);
@@ -293,7 +293,7 @@ Batch WholeTokens(uint64_t seed, Split split, int64_t size, int64_t length) {
   return (*Open("tokens", seed, split, size, length))->Gather(indices);
 }
 
-// [256, 256]: how often the column's token follows the row's.
+// Returns [256, 256]: how often the column's token follows the row's.
 at::Tensor CountPairs(const Batch& batch) {
   return at::bincount((batch.data * 256 + batch.target).flatten(), {},
                       256 * 256)
@@ -317,7 +317,7 @@ TEST(TokensTest, TheTrainSplitPredictsTheTestSplit) {
   const at::Tensor train = CountPairs(WholeTokens(1, Split::kTrain, 4000, 128));
   const Batch test = WholeTokens(1, Split::kTest, 500, 128);
   EXPECT_NEAR(train.sum().item<double>(), 4000 * 128, 0.5);
-  // The bigram model with one count of everything added.
+  // The bigram model with add-one smoothing.
   const at::Tensor smoothed = train.to(at::kDouble) + 1.0;
   const at::Tensor log = (smoothed / smoothed.sum(1, /*keepdim=*/true)).log();
   const double loss = -(log * CountPairs(test)).sum().item<double>() /

@@ -1,5 +1,5 @@
-// The random numbers of generated datasets: the same on every machine, and free
-// to start anywhere.
+// The random numbers of generated datasets: the same on every machine, starting
+// at any index.
 #ifndef RANKWISE_SAMPLERS_DATASETS_SPLIT_MIX_H_
 #define RANKWISE_SAMPLERS_DATASETS_SPLIT_MIX_H_
 
@@ -8,14 +8,14 @@
 namespace rankwise {
 
 // The finaliser of SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom
-// number generators, 2014): a bijection that makes random bits of a counter.
+// number generators, 2014): a bijection that turns a counter into random bits.
 constexpr uint64_t Mix(uint64_t x) {
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
   x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
   return x ^ (x >> 31);
 }
 
-// What a counter of SplitMix64 grows by: 2^64 over the golden ratio.
+// Increment of SplitMix64's counter: 2^64 divided by the golden ratio.
 inline constexpr uint64_t kSplitMixStep = 0x9e3779b97f4a7c15u;
 
 // Mixes another number into a hash.
@@ -23,12 +23,12 @@ constexpr uint64_t MixIn(uint64_t hash, uint64_t number) {
   return Mix(hash + number + kSplitMixStep);
 }
 
-// The generator itself: Mix of a counter that begins at a key.
+// The generator: Mix of a counter that starts at a key.
 class SplitMix {
  public:
   explicit SplitMix(uint64_t key) : counter_(key) {}
   uint64_t Next() { return Mix(counter_ += kSplitMixStep); }
-  // 0 .. bound - 1, for bounds far below 2^32.
+  // Returns a value in 0 .. bound - 1, for bounds far below 2^32.
   uint64_t Below(uint64_t bound) { return ((Next() >> 32) * bound) >> 32; }
 
  private:

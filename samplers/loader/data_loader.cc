@@ -27,7 +27,7 @@ DataLoaderConfig Checked(const DataLoaderConfig& config) {
 
 using Table = std::array<float, 256>;
 
-// What every pixel value becomes, in torchvision's arithmetic (fp32).
+// Returns the result for every pixel value, in torchvision's arithmetic (fp32).
 Table MakeTable() {
   Table table;
   for (size_t value = 0; value < table.size(); ++value) {
@@ -37,8 +37,8 @@ Table MakeTable() {
   return table;
 }
 
-// Planes to interleaved channels. A constant number of channels unrolls the
-// innermost loop.
+// Converts planes to interleaved channels. A constant number of channels
+// unrolls the innermost loop.
 template <typename Channels>
 void LookUp(const uint8_t* in, int64_t images, Channels channels,
             int64_t pixels, float* out) {
@@ -84,8 +84,8 @@ DeviceCopier::DeviceCopier(c10::Device device, bool non_blocking)
       stream_(GuardOf(device).getStreamFromGlobalPool(device)) {}
 
 DeviceCopier::Copy DeviceCopier::Begin(const Batch& batch) const {
-  // The device's memory comes from this stream's share of the allocator, and
-  // page-locked memory is kept until this stream has read it.
+  // Allocates device memory from this stream's pool, and holds page-locked
+  // memory until this stream has read it.
   const c10::StreamGuard guard(stream_);
   Batch copied = {batch.data.to(device_, non_blocking_),
                   batch.target.to(device_, non_blocking_)};
@@ -139,7 +139,7 @@ absl::Status DataLoader::Resume(LoaderState state) {
 void DataLoader::Start() {
   ahead_.reset();
   sampler_->set_epoch(state_.epoch);
-  // Workers of an abandoned epoch may still read its indices: they are shared.
+  // Shared, because workers of an abandoned epoch may still read its indices.
   prefetcher_.Start(
       [this, indices = std::make_shared<const std::vector<int64_t>>(
                  sampler_->Indices())](int64_t number) {
@@ -151,8 +151,8 @@ void DataLoader::Start() {
 
 absl::StatusOr<Batch> DataLoader::Make(
     absl::Span<const int64_t> indices) const {
-  // Page-locked memory belongs to a CUDA context: it must be that of the
-  // loader's device, not another one that is opened for it on device 0.
+  // Page-locked memory belongs to a CUDA context, which must be that of the
+  // loader's device; otherwise a context would be created on device 0.
   const c10::OptionalDeviceGuard guard(
       pin_memory_ ? std::optional(config_.device) : std::nullopt);
   Batch batch = dataset_->Gather(indices);

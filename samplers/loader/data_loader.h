@@ -17,30 +17,29 @@
 
 namespace rankwise {
 
-// torchvision's ToTensor and Normalize(0.5, 0.5), to the last bit: contiguous
-// uint8 [B, C, H, W] becomes fp32 of the same shape between -1 and 1, laid out
-// channels-last (NHWC strides), in pinned memory with `pin_memory`. A pixel has
-// one of 256 values, so this is one table look-up per pixel, in the calling
-// thread alone. Throws c10::Error for other tensors.
+// Applies torchvision's ToTensor and Normalize(0.5, 0.5), bit for bit:
+// contiguous uint8 [B, C, H, W] becomes fp32 of the same shape between -1 and 1
+// in channels-last layout (NHWC strides), in pinned memory with `pin_memory`.
+// Does one table look-up per pixel, in the calling thread. Throws c10::Error
+// for other tensors.
 at::Tensor NormalizeImages(const at::Tensor& images, bool pin_memory = false);
 
 struct DataLoaderConfig {
-  int64_t batch_size =
-      64;           // examples per batch; an epoch's last may be smaller
+  int64_t batch_size = 64;  // examples; fewer in an epoch's last batch
   int workers = 1;  // threads that make batches; 0: Next makes them itself
-  int prefetch_batches = 4;  // made ahead at most; unused with 0 workers
-  // Where the batches go; for a GPU they are made in page-locked memory.
+  int prefetch_batches = 4;  // maximum made ahead; unused with 0 workers
+  // Device of the batches; for a GPU they are made in page-locked memory.
   c10::Device device = c10::kCPU;
 };
 
-// Copies batches to a device on a stream of its own, while it works on earlier
-// ones. The host waits for no copy of page-locked memory: the stream that uses
-// a batch does, and neither the batch's memory nor the page-locked one is given
-// to others before both are through with it.
+// Copies batches to a device on a separate stream while the device works on
+// earlier ones. Copies from page-locked memory do not block the host, only the
+// stream that uses the batch. Neither the batch's nor the page-locked memory is
+// reused before both streams have finished with it.
 class DeviceCopier {
  public:
-  // `non_blocking`: the batches lie in page-locked memory; else Begin waits for
-  // the copy. Not for a CPU.
+  // `non_blocking`: the batches are in page-locked memory; otherwise Begin
+  // blocks until the copy is done. Not for a CPU.
   DeviceCopier(c10::Device device, bool non_blocking);
 
   // A batch that must not be used before `done`.
@@ -49,11 +48,11 @@ class DeviceCopier {
     c10::Event done;
   };
 
-  // Gives the copy to the copying stream.
+  // Enqueues the copy on the copying stream.
   Copy Begin(const Batch& batch) const;
 
-  // The batch for the device's current stream: what that stream is given from
-  // now on waits for the copy.
+  // Returns the batch for the device's current stream, whose later work waits
+  // for the copy.
   Batch Use(Copy copy) const;
 
  private:
@@ -62,15 +61,15 @@ class DeviceCopier {
   const c10::Stream stream_;
 };
 
-// Where an epoch stands; what a checkpoint keeps of a loader.
+// Position in an epoch; the part of a loader that checkpoints store.
 struct LoaderState {
   int64_t epoch = 0;
-  int64_t position = 0;  // batches of this epoch that were handed out
+  int64_t position = 0;  // batches of this epoch returned so far
 };
 
-// Hands out a dataset batch by batch, in a sampler's order, made ahead by
-// worker threads; uint8 images [B, C, H, W] go through NormalizeImages, other
-// data passes as it is. The batches do not depend on the number of workers.
+// Returns a dataset batch by batch in a sampler's order, made ahead by worker
+// threads; uint8 images [B, C, H, W] are passed through NormalizeImages, other
+// data is unchanged. The batches do not depend on the number of workers.
 //
 //   DataLoader loader(dataset.get(), sampler.get(), {.batch_size = 64});
 //   loader.StartEpoch(1);
@@ -82,39 +81,39 @@ struct LoaderState {
 //   }
 //
 // Not thread-safe: one thread owns a loader. The dataset and the sampler must
-// outlive it, and the sampler must not be used by anyone else meanwhile.
+// outlive it, and nothing else may use the sampler meanwhile.
 class DataLoader {
  public:
-  // Starts the workers, but no epoch: Next gives nothing until StartEpoch or
+  // Starts the workers, but no epoch: Next returns nullopt until StartEpoch or
   // Resume. Throws c10::Error for numbers below 1 (`workers`: below 0).
   DataLoader(const Dataset* dataset, DistributedSampler* sampler,
              DataLoaderConfig config);
 
-  // Begins an epoch from its first batch: tells the sampler, and starts to
-  // prefetch. Batches of an unfinished epoch are abandoned.
+  // Starts an epoch from its first batch: calls the sampler's set_epoch and
+  // starts prefetching. Batches of an unfinished epoch are discarded.
   void StartEpoch(int64_t epoch);
 
-  // Begins at a remembered place: Next gives batch `position` of `epoch`, and
-  // then what the interrupted epoch would have given. InvalidArgument when the
+  // Starts at a saved position: Next returns batch `position` of `epoch`, then
+  // the remaining batches of the interrupted epoch. InvalidArgument if the
   // epoch has no such position (0 .. batches_per_epoch()).
   absl::Status Resume(LoaderState state);
 
-  // The next batch on `device`, or nothing at the end of the epoch. Blocks
-  // until it is made. What a dataset threw comes as Internal, with the batch's
-  // number, until another epoch is started.
+  // Returns the next batch on `device`, or nullopt at the end of the epoch.
+  // Blocks until it is made. A dataset's exception becomes Internal with the
+  // batch's number, returned until another epoch starts.
   //
-  // On a GPU the batch is for the device's current stream, which waits for its
-  // copy; the host does not. The copy of the batch after it has begun, on a
-  // stream of its own, if that batch is made already.
+  // On a GPU the batch is for the device's current stream, which waits for the
+  // batch's copy; the host does not. If the following batch is already made,
+  // its copy has been started on a separate stream.
   absl::StatusOr<std::optional<Batch>> Next();
 
-  // Batches that an epoch has for this rank.
+  // Returns the number of batches per epoch for this rank.
   int64_t batches_per_epoch() const;
   int64_t batch_size() const { return config_.batch_size; }
   LoaderState state() const { return state_; }
 
  private:
-  // A batch that is being copied, nothing after the last, or what went wrong.
+  // A batch being copied, nullopt after the last one, or an error.
   using Copying = absl::StatusOr<std::optional<DeviceCopier::Copy>>;
 
   void Start();
@@ -127,9 +126,9 @@ class DataLoader {
   const DataLoaderConfig config_;
   const bool pin_memory_;
   LoaderState state_;
-  const std::optional<DeviceCopier> copier_;  // none on a CPU
-  std::optional<Copying> ahead_;              // of batch state_.position
-  Prefetcher prefetcher_;  // last: its threads end before the rest goes
+  const std::optional<DeviceCopier> copier_;  // nullopt on a CPU
+  std::optional<Copying> ahead_;              // batch state_.position
+  Prefetcher prefetcher_;  // last: its threads must end before other members
 };
 
 }  // namespace rankwise

@@ -47,8 +47,8 @@ class DataLoaderGpuTest : public testing::TestWithParam<int> {
 
 INSTANTIATE_TEST_SUITE_P(Workers, DataLoaderGpuTest, testing::Values(0, 2));
 
-// Nothing is compared before the end of the epoch: a batch whose memory was
-// given to a later one, or used before it was copied, shows then.
+// Compares only at the end of the epoch, to detect a batch whose memory was
+// reused by a later one or that was used before it was copied.
 void ExpectEqualToTheEnd(Loaders& loaders) {
   std::vector<std::pair<at::Tensor, at::Tensor>> copies;
   while (true) {

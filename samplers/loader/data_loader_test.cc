@@ -33,7 +33,7 @@ at::Tensor Torchvision(const at::Tensor& images) {
   return images.to(at::kFloat).div(255).sub_(0.5).div_(0.5);
 }
 
-// Every value a pixel can take, in every channel.
+// Returns every pixel value in every channel.
 at::Tensor AllValues() {
   return at::arange(256, at::kByte).view({1, 1, 16, 16}).repeat({2, 3, 1, 1});
 }
@@ -79,7 +79,7 @@ std::unique_ptr<DistributedSampler> InOrder(int64_t size) {
   return *DistributedSampler::Create(size, {.shuffle = false});
 }
 
-// The batches that are left of the epoch.
+// Returns the remaining batches of the epoch.
 std::vector<Batch> Drain(DataLoader& loader) {
   std::vector<Batch> batches;
   while (true) {
@@ -101,7 +101,7 @@ void ExpectEqual(const std::vector<Batch>& a, const std::vector<Batch>& b) {
   }
 }
 
-// A dataset whose examples from `bad` on cannot be read, slowly.
+// A slow dataset whose examples from `bad` on cannot be read.
 class Failing final : public Dataset {
  public:
   explicit Failing(int64_t bad)
@@ -196,7 +196,7 @@ TEST(DataLoaderTest, TheStateCountsWhatWasHandedOut) {
   ASSERT_TRUE(loader.Next().ok());
   ASSERT_TRUE(loader.Next().ok());
   EXPECT_EQ(loader.state().epoch, 2);
-  EXPECT_EQ(loader.state().position, 2);  // not what was prefetched
+  EXPECT_EQ(loader.state().position, 2);  // without prefetched batches
   loader.StartEpoch(3);
   EXPECT_EQ(loader.state().position, 0);
 }

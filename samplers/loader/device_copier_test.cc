@@ -30,7 +30,8 @@ class DeviceCopierTest : public testing::Test {
  protected:
   DeviceCopierTest() {
     FakeDevice::Reset();
-    // A blocking copy, or reading a batch: the device does what it has.
+    // On a blocking copy or a read of a batch, the device runs its pending
+    // work.
     FakeDevice::WhenHostWaits([] { FakeDevice::RunAll(kDevice, 1); });
   }
 };

@@ -1,4 +1,5 @@
-// What a batch costs on its way: its indices, made, transformed, handed out.
+// Times the steps of a batch: computing indices, gathering, transforming,
+// loading.
 //   bazel run //samplers/loader:loader_benchmark
 
 #include <ATen/Parallel.h>
@@ -23,7 +24,7 @@ Batch SomeImages() {
   return (*OpenDataset({.train_size = 50000}, Split::kTrain))->Gather(indices);
 }
 
-// An epoch's indices.
+// Times an epoch's indices.
 // Arguments: dataset size, world size, shuffle.
 void Indices(benchmark::State& state) {
   const std::unique_ptr<DistributedSampler> sampler =
@@ -43,7 +44,7 @@ BENCHMARK(Indices)
     ->ArgsProduct({{50000, 1000000}, {1, 8}, {0, 1}})
     ->Unit(benchmark::kMicrosecond);
 
-// Making a batch of 64 generated examples: uint8 images, 1024 features with as
+// Times gathering 64 generated examples: uint8 images, 1024 features with as
 // many targets, 128 tokens.
 void Gather(benchmark::State& state, const char* name) {
   DatasetConfig config;
@@ -61,7 +62,7 @@ BENCHMARK_CAPTURE(Gather, regression, "regression")
     ->Unit(benchmark::kMicrosecond);
 BENCHMARK_CAPTURE(Gather, tokens, "tokens")->Unit(benchmark::kMicrosecond);
 
-// uint8 to normalised fp32, by table.
+// Times uint8 to normalised fp32 by table.
 void Transform(benchmark::State& state) {
   const Batch batch = SomeImages();
   for (auto _ : state) benchmark::DoNotOptimize(NormalizeImages(batch.data));
@@ -70,7 +71,7 @@ void Transform(benchmark::State& state) {
 
 BENCHMARK(Transform)->Unit(benchmark::kMicrosecond);
 
-// The same by ATen operators, on one thread: what the table saves.
+// Times the same by ATen operators on one thread, for comparison.
 void TransformByOperators(benchmark::State& state) {
   at::set_num_threads(1);
   const Batch batch = SomeImages();
@@ -86,7 +87,7 @@ void TransformByOperators(benchmark::State& state) {
 
 BENCHMARK(TransformByOperators)->Unit(benchmark::kMicrosecond);
 
-// An epoch of 200 batches through the loader; time per batch.
+// Times an epoch of 200 batches through the loader, per batch.
 void Loader(benchmark::State& state) {
   constexpr int64_t kSize = 200 * kBatchSize;
   const std::unique_ptr<Dataset> dataset =

@@ -30,23 +30,21 @@ absl::StatusOr<Batch> MakeOrExplain(const Prefetcher::Make& make,
   }
 }
 
-// Makes ATen operators that the calling thread runs use that thread alone; all
-// other threads keep their number. (at::set_num_threads would change what
-// threads started later get, too.)
+// Makes ATen operators on the calling thread single-threaded; other threads are
+// unaffected. (at::set_num_threads would also change threads started later.)
 void RunOperatorsSingleThreaded() {
-  // ATen sets the calling thread's number on its first use, once; that must be
-  // behind us.
+  // ATen sets the calling thread's number once, on first use; force that now.
   (void)at::get_num_threads();
-  // OpenMP's own setting is per thread. LibTorch brings its OpenMP along under
-  // a name of its own, so it is looked up rather than linked.
+  // OpenMP's setting is per thread. LibTorch bundles OpenMP under its own
+  // library name, so the function is looked up rather than linked.
   using SetNumThreads = void (*)(int);
   auto set = reinterpret_cast<SetNumThreads>(
       dlsym(RTLD_DEFAULT, "omp_set_num_threads"));
   if (set != nullptr) set(1);
 }
 
-// Being woken does not let the calling thread take the core of the one that
-// wakes it, which has taken a batch and begins a step.
+// Prevents the calling thread from preempting the thread that wakes it, which
+// has taken a batch and begins a step.
 void WaitForACoreWhenWoken() {
   const sched_param none{};
   (void)pthread_setschedparam(pthread_self(), SCHED_BATCH, &none);
@@ -79,7 +77,7 @@ void Prefetcher::Start(Make make, int64_t first, int64_t end) {
     job_.swap(job);
   }
   work_.notify_all();
-}  // the previous job goes here, or with the last worker that still uses it
+}  // the previous job is freed here or by the last worker that uses it
 
 absl::StatusOr<std::optional<Batch>> Prefetcher::Take() {
   std::unique_lock<std::mutex> lock(mutex_);
@@ -100,7 +98,7 @@ absl::StatusOr<std::optional<Batch>> Prefetcher::Take() {
     ++job.next_to_take;
   } else {
     job.error = taken->status();
-    job.end = number;  // nothing more is made
+    job.end = number;  // stop making batches
   }
   lock.unlock();
   work_.notify_one();

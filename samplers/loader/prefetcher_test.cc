@@ -24,7 +24,7 @@ Batch Numbered(int64_t number) {
   return {at::full({1}, number, at::kLong), at::full({1}, -number, at::kLong)};
 }
 
-// The number of the batch that comes next; -1 at the end.
+// Returns the number of the next batch; -1 at the end.
 int64_t TakeNumber(Prefetcher& prefetcher) {
   auto batch = prefetcher.Take();
   if (!batch.ok()) {
@@ -85,7 +85,7 @@ TEST_P(PrefetcherTest, CanBeDestroyedWhileItMakes) {
     TakeNumber(prefetcher);
   }
   EXPECT_GE(made.load(), 1);
-  EXPECT_LE(made.load(), 9);  // no more than the queue holds
+  EXPECT_LE(made.load(), 9);  // at most the queue's capacity
 }
 
 TEST_P(PrefetcherTest, IsBounded) {
@@ -99,7 +99,7 @@ TEST_P(PrefetcherTest, IsBounded) {
       },
       0, 200);
   for (int i = 0; i < 200; ++i) {
-    ++taken;  // before the call: Take itself makes room
+    ++taken;  // before the call, since Take makes room
     ASSERT_EQ(TakeNumber(prefetcher), i);
   }
   EXPECT_FALSE(too_early);
@@ -121,7 +121,7 @@ TEST_P(PrefetcherTest, AnExceptionBecomesAnErrorAtItsPlace) {
     EXPECT_EQ(std::string(status.message()),
               "making batch 2 failed: the disk is gone");
   }
-  prefetcher.Start(Numbered, 0, 3);  // and it goes on
+  prefetcher.Start(Numbered, 0, 3);  // usable again
   ExpectNumbers(prefetcher, 0, 3);
 }
 

@@ -13,7 +13,7 @@
 namespace rankwise {
 namespace {
 
-// How many indices one rank gets.
+// Returns the number of indices of one rank.
 int64_t SamplesPerRank(int64_t dataset_size,
                        const DistributedSamplerConfig& config) {
   const int64_t whole = dataset_size / config.num_replicas;
@@ -74,7 +74,7 @@ void DistributedSampler::set_epoch(int64_t epoch) {
   epoch_used_ = false;
 }
 
-// What this epoch's order is drawn from; the order counts as handed out.
+// Returns the generator of this epoch's order, and marks the epoch as used.
 at::Generator DistributedSampler::GeneratorOfEpoch() {
   if (epoch_used_ && !std::exchange(warned_, true)) {
     TORCH_WARN(
@@ -91,7 +91,7 @@ std::vector<int64_t> DistributedSampler::Indices() {
   if (config_.shuffle)
     order = RandomPermutation(dataset_size_, GeneratorOfEpoch());
   // Padding repeats the order from its front as often as needed, so the padded
-  // order at place p is the order at p modulo its length. Dropped and exact
+  // order at place p is the order at p modulo its length. Without padding,
   // places never reach the end.
   std::vector<int64_t> indices(num_samples_);
   for (int64_t i = 0; i < num_samples_; ++i) {

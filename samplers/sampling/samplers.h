@@ -1,6 +1,6 @@
-// Which examples one rank sees in one epoch, and in which order: PyTorch's
-// DistributedSampler, index for index. With one replica it is RandomSampler, or
-// without shuffling SequentialSampler.
+// The examples of one rank in one epoch, and their order: equals PyTorch's
+// DistributedSampler, index for index. With one replica it equals
+// RandomSampler, or SequentialSampler without shuffling.
 #ifndef RANKWISE_SAMPLERS_SAMPLING_SAMPLERS_H_
 #define RANKWISE_SAMPLERS_SAMPLING_SAMPLERS_H_
 
@@ -14,16 +14,17 @@
 
 namespace rankwise {
 
-// A CPU generator as torch.Generator().manual_seed(seed) leaves it.
+// Returns a CPU generator in the state of torch.Generator().manual_seed(seed).
 at::Generator SeededGenerator(uint64_t seed);
 
-// torch.randperm(size, generator=generator); advances the generator likewise.
+// Returns torch.randperm(size, generator=generator), which advances the
+// generator.
 std::vector<int64_t> RandomPermutation(int64_t size, at::Generator generator);
 
 struct DistributedSamplerConfig {
   enum class Mode {
-    // PyTorch's: every rank gets equally many indices; indices from the front
-    // are repeated to fill up (or the tail is dropped, with drop_last).
+    // As in PyTorch: every rank gets equally many indices; indices from the
+    // front are repeated as padding (or the tail is dropped, with drop_last).
     kPadded,
     // Every example exactly once over all ranks; the first size % num_replicas
     // ranks get one more. For evaluation, where repeated examples would count
@@ -31,7 +32,7 @@ struct DistributedSamplerConfig {
     kExact,
   };
 
-  // Ranks that share the dataset (the world size), and which one this is.
+  // The number of ranks that share the dataset (world size), and this rank.
   int64_t num_replicas = 1;
   int64_t rank = 0;
   // A new order every epoch, from seed + epoch; all ranks need the same seed.
@@ -42,10 +43,10 @@ struct DistributedSamplerConfig {
   Mode mode = Mode::kPadded;
 };
 
-// torch.utils.data.distributed.DistributedSampler: a permutation by
-// torch.randperm from seed + epoch, padded by repetition (also when the padding
-// exceeds the dataset) or cut, of which rank r takes every num_replicas-th
-// element from the r-th on.
+// torch.utils.data.distributed.DistributedSampler: a torch.randperm permutation
+// from seed + epoch, padded by repetition (even if the padding exceeds the
+// dataset) or truncated. Rank r takes every num_replicas-th element, starting
+// with element r.
 //
 //   auto sampler = DistributedSampler::Create(dataset->size(), {.rank = 1});
 //   (*sampler)->set_epoch(3);
@@ -54,19 +55,19 @@ struct DistributedSamplerConfig {
 // Not thread-safe: one thread owns a sampler.
 class DistributedSampler {
  public:
-  // InvalidArgument when the size is negative, num_replicas is not positive,
-  // the rank is not in 0 .. num_replicas - 1, or drop_last meets kExact.
+  // InvalidArgument if the size is negative, num_replicas is not positive, the
+  // rank is not in 0 .. num_replicas - 1, or drop_last is combined with kExact.
   static absl::StatusOr<std::unique_ptr<DistributedSampler>> Create(
       int64_t dataset_size, const DistributedSamplerConfig& config);
 
-  // This epoch's dataset indices for this rank: a function of the configuration
-  // and the epoch alone. Warns (c10's warning handler, by default stderr) of
-  // the first shuffled epoch that begins without set_epoch since the last one:
-  // it has the same order again.
+  // Returns this epoch's dataset indices for this rank: a function of the
+  // configuration and the epoch only. Warns (c10's warning handler, by default
+  // stderr) once, at the first shuffled epoch without a new set_epoch, which
+  // repeats the previous order.
   std::vector<int64_t> Indices();
-  // The length of Indices(), the same in every epoch.
+  // Returns the length of Indices(), the same in every epoch.
   int64_t size() const { return num_samples_; }
-  // Chooses the epoch that the next Indices() is for. Epoch 0 at first.
+  // Sets the epoch of the next Indices(). Initially 0.
   void set_epoch(int64_t epoch);
 
  private:

@@ -25,8 +25,8 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-// Collects this thread's c10 warnings while it lives, instead of their being
-// printed.
+// Collects this thread's c10 warnings during its lifetime, instead of printing
+// them.
 class CapturedWarnings {
  public:
   const std::vector<std::string>& messages() const { return handler_.messages; }
@@ -44,7 +44,7 @@ class CapturedWarnings {
 };
 
 TEST(PermutationTest, EqualsPython) {
-  // torch.randperm(10, generator=torch.Generator().manual_seed(0)), then again.
+  // torch.randperm(10, generator=torch.Generator().manual_seed(0)), twice.
   at::Generator generator = SeededGenerator(0);
   EXPECT_THAT(RandomPermutation(10, generator),
               ElementsAre(4, 1, 7, 5, 3, 9, 0, 8, 6, 2));
@@ -78,7 +78,7 @@ std::vector<int64_t> IndicesOf(int64_t size, const Config& config,
   return indices;
 }
 
-// The indices of all ranks, one vector per rank.
+// Returns the indices of all ranks, one vector per rank.
 std::vector<std::vector<int64_t>> AllRanks(int64_t size, Config config,
                                            int64_t epoch = 0) {
   std::vector<std::vector<int64_t>> ranks;
@@ -88,8 +88,8 @@ std::vector<std::vector<int64_t>> AllRanks(int64_t size, Config config,
   return ranks;
 }
 
-// The ranks' indices in the order they were dealt out: the r-th of every rank
-// before the (r + 1)-th of any.
+// Returns the ranks' indices in dealing order: the r-th of every rank before
+// the (r + 1)-th of any.
 std::vector<int64_t> Interleaved(
     const std::vector<std::vector<int64_t>>& ranks) {
   std::vector<int64_t> order;
@@ -109,7 +109,7 @@ bool IsPermutation(std::vector<int64_t> indices) {
   return true;
 }
 
-// Calls `check(size, world_size, shuffle)` for sizes 1 .. 257 and worlds 1
+// Calls `check(size, world_size, shuffle)` for sizes 1 .. 257 and world sizes 1
 // .. 9.
 template <typename Check>
 void Sweep(Check check) {
@@ -126,7 +126,7 @@ void Sweep(Check check) {
   }
 }
 
-// 64-bit FNV-1a over little-endian 64-bit integers, as goldens/generate.py.
+// 64-bit FNV-1a over little-endian 64-bit integers, as in goldens/generate.py.
 uint64_t Digest(const std::vector<int64_t>& numbers, uint64_t state) {
   for (const int64_t number : numbers) {
     for (int byte = 0; byte < 8; ++byte) {
