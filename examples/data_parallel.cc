@@ -1,7 +1,6 @@
-// A torch::nn::Module of one's own, made data-parallel. `../bazelw run
-// //:data_parallel` starts two ranks; torchrun
-// --no-python and srun work, too. Lines marked "rankwise" are what data
-// parallelism adds to a program for one process.
+// A user's torch::nn::Module, made data-parallel. `../bazelw run
+// //:data_parallel` starts two ranks; torchrun --no-python and srun work, too.
+// Lines marked "rankwise" are the additions to a program for one process.
 #include <torch/torch.h>
 
 #include <cstdio>
@@ -27,7 +26,7 @@ struct Classifier : torch::nn::Module {
 absl::Status Train() {
   ASSIGN_OR_RETURN(const rankwise::RankEnv env,
                    rankwise::ReadRankEnv());  // rankwise
-  // Else every rank takes all cores.
+  // Otherwise every rank uses all cores.
   torch::set_num_threads(rankwise::ThreadsPerRank(0, env));  // rankwise
   ASSIGN_OR_RETURN(const auto comm,
                    rankwise::Communicator::Create(env, {}));  // rankwise
@@ -35,7 +34,7 @@ absl::Status Train() {
   ASSIGN_OR_RETURN(const auto ddp, rankwise::DistributedDataParallel::Create(
                                        model, comm->world(), {}));  // rankwise
   torch::optim::SGD sgd(model.parameters(), /*lr=*/0.5);
-  torch::manual_seed(1 + env.rank);  // every rank has examples of its own
+  torch::manual_seed(1 + env.rank);  // different examples on every rank
   try {
     for (int step = 0; step < 200; ++step) {
       const torch::Tensor x = torch::randn({64, 2});
@@ -47,7 +46,7 @@ absl::Status Train() {
       loss.backward();
       ddp->AfterBackward();  // rankwise
       sgd.step();
-      // Not sgd.zero_grad(): gradients are views of the buckets that are sent.
+      // Not sgd.zero_grad(): gradients are views of the communicated buckets.
       for (torch::Tensor& parameter : model.parameters())
         parameter.mutable_grad().zero_();
       if (env.rank == 0 && step % 50 == 49)

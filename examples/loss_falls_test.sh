@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The program ends well, and its last loss is below half of its first.
+# Checks that the program succeeds and that its last loss is below half of its
+# first.
 set -euo pipefail
 output="$("$1")"
 echo "$output"

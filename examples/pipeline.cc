@@ -19,7 +19,7 @@ torch::Tensor Loss(const torch::Tensor& output, const torch::Tensor& target) {
 
 absl::Status Train() {
   ASSIGN_OR_RETURN(const rankwise::RankEnv env, rankwise::ReadRankEnv());
-  // Else every rank takes all cores.
+  // Otherwise every rank uses all cores.
   torch::set_num_threads(rankwise::ThreadsPerRank(0, env));
   ASSIGN_OR_RETURN(const auto comm, rankwise::Communicator::Create(env, {}));
   torch::manual_seed(1);  // the same layers and examples on every rank

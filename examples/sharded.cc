@@ -1,5 +1,5 @@
-// A torch::nn::Module of one's own whose parameters, gradients and optimizer
-// state are divided among ranks (ZeRO 3): `../bazelw run //:sharded`.
+// A user's torch::nn::Module whose parameters, gradients and optimizer state
+// are divided among ranks (ZeRO 3): `../bazelw run //:sharded`.
 #include <torch/torch.h>
 
 #include <cstdio>
@@ -21,7 +21,7 @@ struct Classifier : torch::nn::Module {
 
 absl::Status Train() {
   ASSIGN_OR_RETURN(const rankwise::RankEnv env, rankwise::ReadRankEnv());
-  // Else every rank takes all cores.
+  // Otherwise every rank uses all cores.
   torch::set_num_threads(rankwise::ThreadsPerRank(0, env));
   ASSIGN_OR_RETURN(const auto comm, rankwise::Communicator::Create(env, {}));
   Classifier model;
@@ -33,13 +33,13 @@ absl::Status Train() {
                        {{"hidden", model.hidden->parameters()},
                         {"output", model.output->parameters()}},
                        comm->world(), groups, {.stage = 3}));
-  // The parts of forward, each of which has its parameters while it runs.
+  // The sections of forward; each has its parameters gathered while it runs.
   sharded->AddSection(model.hidden->parameters());
   sharded->AddSection(model.output->parameters());
   std::vector<torch::Tensor> owned;  // this rank's rows
   for (const auto& [name, rows] : sharded->Owned()) owned.push_back(rows);
   torch::optim::SGD sgd(owned, /*lr=*/0.5);
-  torch::manual_seed(1 + env.rank);  // every rank has examples of its own
+  torch::manual_seed(1 + env.rank);  // different examples on every rank
   try {
     for (int step = 0; step < 200; ++step) {
       const torch::Tensor x = torch::randn({64, 2});
