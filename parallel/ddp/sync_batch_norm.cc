@@ -335,8 +335,8 @@ absl::StatusOr<int64_t> ConvertToSyncBatchNorm(Module& model,
                                                const Group& group) {
   if (Synced(model, group) != nullptr) {
     return absl::FailedPreconditionError(
-        "the model is a batch norm itself, and nothing holds it in which it "
-        "could be replaced; put it into a torch::nn::Sequential");
+        "the model itself is a batch norm and has no parent module in which to "
+        "replace it; put it into a torch::nn::Sequential");
   }
   std::map<const Module*, Replaced> all;
   ConvertBelow(model, "", group, all);
