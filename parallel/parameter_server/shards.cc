@@ -33,8 +33,9 @@ ShardLayout::ShardLayout(std::vector<NamedTensor> parameters, int servers,
   int64_t bytes =
       bucket_bytes;  // of the current bucket; the first parameter opens one
   for (size_t i = 0; i < parameters_.size(); ++i) {
-    TORCH_CHECK(!parameters_[i].sparse_gradient, parameters_[i].name,
-                " has sparse gradients, which parameter servers do not take");
+    TORCH_CHECK(
+        !parameters_[i].sparse_gradient, parameters_[i].name,
+        " has sparse gradients, which parameter servers do not support");
     if (bytes >= bucket_bytes) {
       buckets_.push_back({i, i});
       bytes = 0;
