@@ -144,7 +144,7 @@ absl::StatusOr<Cuts> ParseCuts(absl::string_view text, size_t num_layers,
   return absl::InvalidArgumentError(absl::StrCat(
       "'", text, "' makes ", cuts.size() + 1, " stages, not ", num_stages,
       ": too ", cuts.size() + 1 < num_stages ? "few" : "many",
-      " cuts, one less than stages is needed"));
+      " cuts; the number of stages minus one is needed"));
 }
 
 }  // namespace rankwise
