@@ -46,7 +46,7 @@ size_t IndexOf(const std::vector<MeshAxis>& axes, absl::string_view name) {
   TORCH_CHECK(false, "the mesh ", AsFlags(axes), " has no axis ", name);
 }
 
-// Distance in rank between neighbors along axis `index`.
+// Distance in rank between neighbours along axis `index`.
 int StrideOf(const std::vector<MeshAxis>& axes, size_t index) {
   int stride = 1;
   for (size_t i = index + 1; i < axes.size(); ++i) stride *= axes[i].size;

@@ -99,8 +99,8 @@ absl::StatusOr<StoreConnection> OpenTcp(const RankEnv& env,
   return connection;
 }
 
-// c10d retries a file that cannot be opened for long, and fails obscurely on
-// one that is not a store.
+// c10d keeps retrying a file that cannot be opened, and fails obscurely on one
+// that is not a store.
 absl::Status CheckFile(const std::string& path) {
   // The beginning of a store, possibly still being written: the length of the
   // first key, and the key.
