@@ -76,9 +76,9 @@ int LaunchRanks(const LaunchConfig& config, int argc, char** argv);
 // main(), before any other thread starts.
 // - stdout, which may be a pipe, is flushed after each line, so that lines
 //   appear when they are printed and survive the rank's death.
-// - c10's log shows fatal errors only: c10d's errors are returned as
-//   exceptions and reported once. Warnings of the calling thread (TORCH_WARN)
-//   are still printed. TORCH_CPP_LOG_LEVEL=INFO shows the log.
+// - c10's log shows fatal errors only: c10d also throws its errors, which are
+//   reported once. Warnings of the calling thread (TORCH_WARN) are still
+//   printed. TORCH_CPP_LOG_LEVEL=INFO shows the log.
 // - Output that cannot be written is a failure (CheckStandardOutputAtExit).
 // - NCCL's variables: see PrepareForNccl().
 // - IgnoreSigpipe(): a lost peer or reader becomes a write error.
