@@ -28,7 +28,7 @@ std::vector<std::vector<int64_t>> ShapesOf(absl::Span<const Batch> batches) {
   return shapes;
 }
 
-// The optimizer reads its rate from a tensor for a scope.
+// Makes the optimizer read its rate from a tensor for a scope.
 class ScopedRate {
  public:
   ScopedRate(Optimizer& optimizer, const torch::Tensor& rate)
@@ -43,7 +43,7 @@ class ScopedRate {
   Optimizer& optimizer_;
 };
 
-// What is known without trying.
+// Returns reasons known without an attempt; else "".
 std::string WhyNotCapturable(const TrainConfig& config, const Worker& worker) {
   if (config.model.dropout > 0) {
     return absl::StrCat("with --dropout=", config.model.dropout,
@@ -76,7 +76,7 @@ absl::StatusOr<StepOutcome> CapturedStep::Run(const StepInput& input) {
   if (input.watched) {
     SayOnce(
         "steps that are traced, or whose communication is recorded, run "
-        "without it: nobody sees into a graph");
+        "without it: a graph cannot be observed");
     return step_.step(input);
   }
   ASSIGN_OR_RETURN(bool ready, Ready(input));
@@ -100,7 +100,7 @@ absl::StatusOr<bool> CapturedStep::Ready(const StepInput& input) {
   }
   if (shapes != shapes_ || steps_of_shapes_++ < step_.warm_up_steps)
     return false;
-  // The phase that the step is in, waiting for data, is over.
+  // The current phase, waiting for data, is over.
   input.clock.Begin(Phase::kBetween);
   RETURN_IF_ERROR(Capture(input));
   return graph_ != nullptr;
@@ -141,7 +141,7 @@ absl::Status CapturedStep::GiveUp() {
   learning_rate_.reset();
   loss_.reset();
   gradient_norm_.reset();
-  optimizer_.ZeroGrad();  // those of the failed capture
+  optimizer_.ZeroGrad();  // gradients of the failed capture
   return step_.recover == nullptr ? absl::OkStatus() : step_.recover();
 }
 

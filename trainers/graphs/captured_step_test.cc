@@ -36,7 +36,7 @@ struct Options {
   int64_t epochs = 3;
 };
 
-// A model with all that a step changes.
+// A model with all state that a step changes.
 class Training {
  public:
   explicit Training(Options options) : options_(std::move(options)) {
@@ -75,8 +75,8 @@ class Training {
     return state;
   }
 
-  // The losses of all steps, each done by `step`; `watched`: step number that
-  // is watched.
+  // Returns the losses of all steps, each run by `step`; `watched`: number of
+  // the step to observe.
   std::vector<float> Train(const StepFunction& step, int64_t watched = 0) {
     std::vector<float> losses;
     int64_t number = 0;
@@ -127,7 +127,7 @@ class Training {
     clock.Begin(Phase::kEnd);
     last_times_ = {};
     clock.AddTo(last_times_);
-    // The loader's memory is used again.
+    // The loader reuses its memory.
     for (const Batch& batch : batches) batch.data.fill_(-1);
     return outcome->loss.item<float>();
   }
@@ -140,8 +140,8 @@ class Training {
   int64_t made_ = 0;
 };
 
-// A device without a device: what is recorded leaves no trace in the state, and
-// a replay runs it on the tensors that it found.
+// A graph without a device: a capture leaves no trace in the state, and a
+// replay runs the captured work on the same tensors.
 class FakeGraph : public DeviceGraph {
  public:
   FakeGraph(Training& training, std::string failure, int* replays)
@@ -174,7 +174,7 @@ class FakeGraph : public DeviceGraph {
   std::function<absl::Status()> work_;
 };
 
-// A training whose steps are captured, and what came of it.
+// A training whose steps are captured, and its results.
 struct Captured {
   explicit Captured(const Options& options, const std::string& failure = "",
                     bool others = true, const std::string& refusal = "",
@@ -291,7 +291,7 @@ TEST(CapturedStepTest, WatchedStepsRunWithoutGraph) {
 }
 
 TEST(CapturedStepTest, TimeOfAReplayIsOnePhase) {
-  // Its last step is a full one.
+  // The last step of the run is a full one.
   Options options;
   options.accumulate = kBatchesPerEpoch;
   options.epochs = 5;

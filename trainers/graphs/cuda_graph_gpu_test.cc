@@ -1,4 +1,4 @@
-// Steps as graphs on a real GPU: the losses are those of steps without.
+// Captured steps on a real GPU have the same losses as steps without a graph.
 #include <c10/core/Device.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -43,7 +43,7 @@ TrainConfig Config(const std::string& model) {
   TrainConfig config;
   config.model.name = model;
   config.data.dataset = model == "gpt" ? "tokens" : "synthetic";
-  config.data.train_size = 32 * 16 - 5;  // an odd batch at the epoch's end
+  config.data.train_size = 32 * 16 - 5;  // odd last batch of an epoch
   config.data.batch_size = 16;
   config.optimizer.name = "adam";
   config.optimizer.learning_rate = 1e-3;
@@ -103,7 +103,7 @@ absl::Status Train(const TrainConfig& config, const Worker& worker,
       {.step = step, .warm_up_steps = 11, .recover = make_engine}));
 }
 
-// Trains on one GPU and reads the records and lines of it.
+// Trains on one GPU; returns the run's records and lines.
 Outcome TrainOnGpu(TrainConfig config, bool graph,
                    Engine kind = Engine::kNone) {
   static int runs = 0;
@@ -148,7 +148,7 @@ int64_t Replayed(const Outcome& outcome) {
   return replayed;
 }
 
-// Kernels may add up in another order from run to run.
+// Kernels may sum in a different order in each run.
 void ExpectSameLosses(const Outcome& a, const Outcome& b, double tolerance) {
   ASSERT_EQ(a.steps.size(), 64u);
   ASSERT_EQ(b.steps.size(), 64u);
