@@ -14,13 +14,13 @@
 namespace rankwise {
 namespace {
 
-// When the device is done with all that it was given.
+// Waits until the device has finished all submitted work; returns the time.
 double SecondsWhenDone(c10::Device device) {
   DeviceEvent(device).Wait();
   return SteadySeconds();
 }
 
-// Times the layers of the passes it is told of, while it lives.
+// Times the layers of passes during its lifetime.
 class LayerClock {
  public:
   LayerClock(Model& model, c10::Device device)
@@ -38,7 +38,7 @@ class LayerClock {
   LayerClock& operator=(const LayerClock&) = delete;
 
   double forward_seconds(size_t layer) const { return forward_[layer]; }
-  // After backward, which is done at `end_seconds`.
+  // Call after backward, which ended at `end_seconds`.
   double backward_seconds(size_t layer, double end_seconds) const {
     return (layer == 0 ? end_seconds : output_gradient_[layer - 1]) -
            output_gradient_[layer];
@@ -59,10 +59,10 @@ class LayerClock {
   Model& model_;
   const c10::Device device_;
   std::vector<double> forward_;
-  std::vector<double> output_gradient_;  // when it was there
+  std::vector<double> output_gradient_;  // time at which it was computed
 };
 
-// With all that does not depend on the passes.
+// Returns records with all fields that do not depend on the passes.
 std::vector<LayerRecord> Describe(const ModelSpec& spec, int64_t examples,
                                   Precision precision) {
   std::vector<LayerRecord> records;
@@ -74,7 +74,8 @@ std::vector<LayerRecord> Describe(const ModelSpec& spec, int64_t examples,
     record.name = spec.layers[layer].name;
     record.examples = examples;
     record.forward_flops = count * spec.layers[layer].flops;
-    // The gradients of the weights and, but for the first layer, of the input.
+    // The gradients of the weights and, except for the first layer, of the
+    // input.
     record.backward_flops = (layer == 0 ? 1 : 2) * record.forward_flops;
     record.forward_bytes = bytes.forward;
     record.backward_bytes = bytes.backward;
@@ -145,7 +146,7 @@ std::string LayerTable(absl::Span<const LayerRecord> layers,
                        const DevicePeak& peak) {
   std::string table =
       "layer        pass            ms   GFLOP/s     GB/s  bound    limit ms "
-      "  of it\n";
+      "of limit\n";
   double seconds = 0, limit = 0;
   for (const LayerRecord& layer : layers) {
     const LayerRoofline forward = RooflineOf(
@@ -160,9 +161,7 @@ std::string LayerTable(absl::Span<const LayerRecord> layers,
   }
   absl::StrAppendFormat(&table, "all layers: %.3f ms", 1e3 * seconds);
   if (limit > 0) {
-    absl::StrAppendFormat(&table,
-                          ", at the limits %.3f ms: %s of what the device "
-                          "can do",
+    absl::StrAppendFormat(&table, ", roofline limit %.3f ms: %s of the limit",
                           1e3 * limit, ShareText(limit / seconds));
   }
   return table;

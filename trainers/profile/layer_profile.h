@@ -1,5 +1,5 @@
-// How long each layer of a model takes, next to what the device can do: a
-// roofline per layer (Williams, Waterman and Patterson 2009).
+// The time of each layer of a model next to the device's limits: a roofline per
+// layer (Williams, Waterman and Patterson 2009).
 #ifndef RANKWISE_TRAINERS_PROFILE_LAYER_PROFILE_H_
 #define RANKWISE_TRAINERS_PROFILE_LAYER_PROFILE_H_
 
@@ -21,28 +21,29 @@ struct ProfileConfig {
   Precision precision = Precision::kFp32;
 };
 
-// A model, and how its loss is computed.
+// A model and its loss.
 struct ProfiledModel {
   const ModelSpec& spec;
-  Model& model;  // of `spec`, all of it, on one device
+  Model& model;  // the whole model of `spec`, on one device
   const Objective& objective;
 };
 
-// One record per layer, of forward and backward of the whole model over
-// `batch`. The host waits for the device after every layer. A layer's backward
-// is what runs between the gradients of its output and of its input. Changes no
-// weight, and leaves no gradients. Throws what the passes throw.
+// Returns one record per layer, for forward and backward of the whole model
+// over `batch`. The host waits for the device after every layer. A layer's
+// backward is the time between the gradients of its output and of its input.
+// Changes no weight, and leaves no gradients. Throws the exceptions of the
+// passes.
 std::vector<LayerRecord> ProfileLayers(const ProfiledModel& profiled,
                                        const Batch& batch,
                                        const ProfileConfig& config);
 
-// A layer's medians in one direction, and how they compare.
+// A layer's medians in one direction, and their comparison with the peak.
 struct LayerRoofline {
   double seconds = 0;  // of a pass
   double flops_per_second = 0;
   double bytes_per_second = 0;
-  // The least time that the peak allows, and by which of its two limits:
-  // "compute" or "memory"; 0 and "" where the peak is not known.
+  // The least time that the peak allows, and the limit that determines it:
+  // "compute" or "memory"; 0 and "" if the peak is unknown.
   double limit_seconds = 0;
   std::string bound;
 };
@@ -50,7 +51,8 @@ struct LayerRoofline {
 LayerRoofline RooflineOf(absl::Span<const double> seconds, double flops,
                          double bytes, const DevicePeak& peak);
 
-// A table for the console: a row per layer and direction, and their sum.
+// Returns a table for the console: a row per layer and direction, and their
+// sum.
 std::string LayerTable(absl::Span<const LayerRecord> layers,
                        const DevicePeak& peak);
 

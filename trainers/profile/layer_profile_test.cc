@@ -37,13 +37,13 @@ TEST(ProfileLayers, TimesEveryLayerAndLeavesTheModelAsItWas) {
   EXPECT_EQ(layers[0].forward_flops, 4 * 2 * 3072 * 16);
   EXPECT_EQ(layers[0].backward_flops, layers[0].forward_flops);
   EXPECT_EQ(layers[1].backward_flops, 2 * layers[1].forward_flops);
-  // Input, weights and output; backward the same and the gradients of the input
-  // and the weights.
+  // Input, weights and output; backward the same plus the gradients of the
+  // input and the weights.
   const double weights = 4 * (16 * 16 + 16), values = 4 * 4 * 16;
   EXPECT_EQ(layers[1].forward_bytes, values + weights + values);
   EXPECT_EQ(layers[1].backward_bytes, 3 * values + 2 * weights);
   EXPECT_TRUE(before.equal(parameters[0]));
-  // Runs its layers at once again.
+  // Runs its layers directly again.
   EXPECT_EQ(model->Forward(batch.data).size(1), 10);
 }
 
@@ -88,8 +88,8 @@ TEST(LayerTable, HasARowPerDirectionAndTheSum) {
   EXPECT_THAT(table, HasSubstr("conv1        backward  2000.000"));
   EXPECT_THAT(table, HasSubstr("compute 1000.000   50.0 %"));
   EXPECT_THAT(table,
-              HasSubstr("all layers: 4000.000 ms, at the limits 2000.000 "
-                        "ms: 50.0 % of what the device can do"));
+              HasSubstr("all layers: 4000.000 ms, roofline limit 2000.000 "
+                        "ms: 50.0 % of the limit"));
 }
 
 TEST(LayerTable, NoShareOfAMeasuredLimitIsAbove100Percent) {
@@ -98,7 +98,7 @@ TEST(LayerTable, NoShareOfAMeasuredLimitIsAbove100Percent) {
   layer.forward_seconds = layer.backward_seconds = {0.5};
   const std::string table = LayerTable({layer}, {1e9, 1e8});
   EXPECT_THAT(table, HasSubstr("compute 1000.000  > 100 %\n"));
-  EXPECT_THAT(table, HasSubstr("ms: > 100 % of what the device can do"));
+  EXPECT_THAT(table, HasSubstr("ms: > 100 % of the limit"));
   EXPECT_THAT(table, Not(HasSubstr("200.0 %")));
 }
 
