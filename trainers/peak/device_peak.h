@@ -3,9 +3,9 @@
 
 namespace rankwise {
 
-// What one rank's device can do at most; 0: not known.
+// Peak rates of one rank's device; 0 if unknown.
 struct DevicePeak {
-  // In matrix products of one precision, a multiply-add counted as two.
+  // Of matrix products in one precision, with a multiply-add counted as two.
   double flops_per_second = 0;
   double bytes_per_second = 0;  // between the device and its memory
 };

@@ -42,8 +42,8 @@ struct Try {
 };
 
 Try Time(const std::function<void()>& work, c10::Device device) {
-  // While an accelerator runs this, the host submits the rest, so that the time
-  // between the events excludes the host's.
+  // While an accelerator runs this call, the host submits the rest, so that the
+  // time between the events excludes the host's.
   if (!device.is_cpu()) work();
   const std::clock_t cpu_start = std::clock();
   const DeviceEvent start(device);
@@ -53,7 +53,7 @@ Try Time(const std::function<void()>& work, c10::Device device) {
           static_cast<double>(std::clock() - cpu_start) / CLOCKS_PER_SEC};
 }
 
-// The shortest, after a first call, which is not counted.
+// Returns the shortest try after a first call, which is not counted.
 Try BestTry(const std::function<void()>& work, c10::Device device,
             double seconds) {
   Time(work, device);
@@ -67,7 +67,7 @@ Try BestTry(const std::function<void()>& work, c10::Device device,
 }
 
 // Products of constants draw less power on a GPU, which then clocks higher than
-// in training. The default generator is left to the run.
+// in training. Leaves the default generator to the run.
 at::Tensor RandomMatrix(int64_t n, uint64_t seed,
                         const at::TensorOptions& options) {
   const at::Generator generator = at::detail::createCPUGenerator(seed);

@@ -24,7 +24,7 @@ namespace {
 
 using nlohmann::json;
 
-// An exclusive lock, until the object ends.
+// Holds an exclusive lock during its lifetime.
 class FileLock {
  public:
   explicit FileLock(const std::string& path)
@@ -52,16 +52,17 @@ class FileLock {
   int file_;
 };
 
-// A disturbed measurement is repeated after a minute. After this number of them
-// without an undisturbed one, the machine may always be busy, and the next one
-// comes after an hour.
+// A disturbed measurement is repeated after a minute. After this many without
+// an undisturbed one, the machine may always be busy, and the next one is made
+// after an hour.
 constexpr int kManyDisturbed = 5;
 constexpr std::chrono::minutes kDisturbedIsGoodFor(1), kManyAreGoodFor(60);
 
-// What a file has.
+// Contents of a file.
 struct KeptPeak {
   DevicePeak peak;
-  int disturbed = 0;  // measurements one after the other; 0: the last was not
+  // consecutive disturbed measurements; 0 if the last was undisturbed
+  int disturbed = 0;
 };
 
 double NumberOf(const json& file, const char* name) {
@@ -135,13 +136,13 @@ absl::StatusOr<DevicePeak> PeakOnce(
   if (!lock.held())
     return absl::UnavailableError(
         absl::StrCat("cannot lock ", lock_path, ": ", strerror(errno)));
-  // By who had the lock before.
+  // Another process may have measured it while holding the lock.
   if (const auto known = ReadPeak(path, key)) return *known;
   RETURN_IF_ERROR(measure());
   const auto measured = ReadPeak(path, key);
   if (measured.has_value()) return *measured;
   return absl::DataLossError(
-      absl::StrCat("what was measured is not in ", path));
+      absl::StrCat("no measured peak was stored in ", path));
 }
 
 }  // namespace rankwise

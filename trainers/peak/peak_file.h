@@ -1,5 +1,5 @@
-// Where a measured peak is kept, so that one run of a host measures it for all
-// that follow.
+// Stores a measured peak, so that one run on a host measures it for all later
+// ones.
 #ifndef RANKWISE_TRAINERS_PEAK_PEAK_FILE_H_
 #define RANKWISE_TRAINERS_PEAK_PEAK_FILE_H_
 
@@ -15,27 +15,26 @@
 
 namespace rankwise {
 
-// What a peak is of, by name: "threads", "precision", ...
+// The device and use of a peak, by name: "threads", "precision", ...
 using PeakKey = std::map<std::string, std::string>;
 
-// The file in `folder` that a peak of `key` is kept in.
+// Returns the path of the file in `folder` for a peak of `key`.
 std::string PeakPath(const std::string& folder, const PeakKey& key);
 
-// None where there is no such file, where it is damaged, and where it is of
-// another key; and where all its measurements were disturbed and the last one
-// is older than a minute, after five of them than an hour: then it is time for
-// another.
+// Returns nullopt if the file is missing, damaged, or has another key; also if
+// it is due for another measurement because all so far were disturbed and the
+// last one is older than a minute, or, after five of them, than an hour.
 std::optional<DevicePeak> ReadPeak(const std::string& path, const PeakKey& key);
 
-// Replaces the file as a whole; after disturbed measurements, keeps the larger
-// of each rate.
+// Replaces the file atomically; after disturbed measurements, retains the
+// larger of each rate.
 absl::Status WritePeak(const std::string& path, const PeakKey& key,
                        const MeasuredPeak& measured);
 
-// ReadPeak; before it, where that gives none, `measure`, which calls WritePeak.
-// Of all processes that want the same file one measures, and the others sleep
-// until it is done: so no rank of a host computes while another one measures.
-// Makes the folder.
+// Returns ReadPeak's result; if it is nullopt, first calls `measure`, which
+// must call WritePeak. Of all processes that request the same file one
+// measures, and the others sleep until it is done, so that no rank of a host
+// computes during a measurement. Creates the folder.
 absl::StatusOr<DevicePeak> PeakOnce(
     const std::string& path, const PeakKey& key,
     const std::function<absl::Status()>& measure);

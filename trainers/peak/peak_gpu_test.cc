@@ -12,7 +12,7 @@ namespace rankwise {
 namespace {
 
 const c10::Device kGpu(c10::kCUDA, 0);
-// An H200's datasheet has 0.99e15 (bf16, dense) and 4.8e12.
+// An H200's datasheet specifies 0.99e15 (bf16, dense) and 4.8e12.
 constexpr double kMostFlopsPerSecond = 2e16, kMostBytesPerSecond = 1e14;
 
 class PeakGpuTest : public testing::TestWithParam<const char*> {};

@@ -22,7 +22,7 @@
 namespace rankwise {
 namespace {
 
-// No flag: it is followed by a folder, a device, threads and a precision.
+// Not a flag: followed by a folder, a device, threads and a precision.
 constexpr char kMeasure[] = "measure_peak_into";
 constexpr int kArguments = 6;
 
@@ -41,7 +41,7 @@ PeakKey KeyOf(const PeakUse& use) {
           {"torch", TORCH_VERSION}};
 }
 
-// The end of a child, as a Status.
+// Waits for the child's end; returns it as a Status.
 absl::Status WaitFor(pid_t child) {
   int status = 0;
   while (waitpid(child, &status, 0) < 0) {

@@ -1,6 +1,6 @@
-// A peak is measured by a process of its own, so that the run keeps neither the
-// memory of it nor what libraries allocate for it, and begins as if nothing had
-// been measured.
+// Measures a peak in a separate process, so that the run retains neither its
+// memory nor allocations of libraries, and begins as if nothing had been
+// measured.
 #ifndef RANKWISE_TRAINERS_PEAK_PEAK_PROCESS_H_
 #define RANKWISE_TRAINERS_PEAK_PEAK_PROCESS_H_
 
@@ -13,15 +13,15 @@
 
 namespace rankwise {
 
-// The peak of `use` on this host, from a file in `folder`. Where it is not yet
-// there, starts this program again, as RunAsPeakProcess, and waits for it: a
-// second or two. Processes of one host that call it at the same time measure
+// Returns the peak of `use` on this host, from a file in `folder`. If it is not
+// stored yet, starts this program again, as RunAsPeakProcess, and waits for it:
+// a second or two. Processes of one host that call it at the same time measure
 // once.
 absl::StatusOr<DevicePeak> FindPeak(const std::string& folder,
                                     const PeakUse& use);
 
-// Of a program that calls FindPeak, the first thing in main: if it was started
-// to measure, measures, and gives main's exit code.
+// Must be the first call in main of a program that calls FindPeak: if it was
+// started to measure, measures and returns main's exit code.
 std::optional<int> RunAsPeakProcess(int argc, char** argv);
 
 }  // namespace rankwise

@@ -27,7 +27,7 @@ std::string NewFolder() {
   return folder + "/made/by/it";
 }
 
-// Gives `measured`, and counts.
+// Measures `measured`, and counts the measurements.
 struct Measure {
   std::string path;
   MeasuredPeak measured;
