@@ -23,9 +23,9 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// The rows of a tile: few, so that a causal tile computes few scores that are
-// hidden, but more for long sequences, each of whose tiles has a compiled
-// product of its own.
+// Rows of a tile: few, so that a causal tile computes few hidden scores, but
+// more for long sequences, because each of their tiles has its own compiled
+// product.
 constexpr int64_t kFewestTileRows = 32, kMostTileRows = 128;
 constexpr int64_t kTilesOfSequence = 8;
 
@@ -54,7 +54,7 @@ struct Shape {
   const bool causal;
 };
 
-// Row i begins at data + i * stride.
+// A matrix whose row i begins at data + i * stride.
 template <typename T>
 struct Matrix {
   Matrix From(int64_t row, int64_t column = 0) const {
@@ -66,15 +66,15 @@ struct Matrix {
   int64_t stride;
 };
 
-// What the right side of a product reads at once: bf16 dot products take two
-// rows of it, value by value.
+// Rows of a product's right side that are read at once: bf16 dot products read
+// two rows, value by value.
 template <typename T>
 constexpr int64_t kRowsAtOnce = std::is_same_v<T, Bf16Bits> ? 2 : 1;
 
-// The right side of a product: a matrix with kRowsAtOnce rows in one.
+// The right side of a product: a matrix with kRowsAtOnce rows interleaved.
 template <typename T>
 struct Right {
-  // A multiple of kRowsAtOnce.
+  // `row` must be a multiple of kRowsAtOnce.
   Right FromRow(int64_t row) const {
     return {data + row / kRowsAtOnce<T> * stride, stride};
   }
@@ -88,10 +88,10 @@ struct Right {
 
 struct ProductSize {
   int64_t rows, columns;
-  int64_t inner;  // of bf16 a multiple of 2
+  int64_t inner;  // for bf16 a multiple of 2
 };
 
-// c = a b, or c += a b.
+// Computes c = a b, or c += a b.
 void Product(const ProductSize& size, const Matrix<const float>& a,
              const Right<float>& b, const Matrix<float>& c, bool add = false) {
   at::native::cpublas::brgemm(size.rows, size.columns, size.inner, a.stride,
@@ -109,7 +109,7 @@ void Product(const ProductSize& size, const Matrix<const Bf16Bits>& a,
                               /*is_vnni=*/true);
 }
 
-// The result rounded to bf16, by way of `wide`.
+// Rounds the result to bf16, by way of `wide`.
 void Product(const ProductSize& size, const Matrix<const Bf16Bits>& a,
              const Right<Bf16Bits>& b, const Matrix<Bf16Bits>& c,
              const Matrix<float>& wide) {
@@ -123,7 +123,7 @@ void Product(const ProductSize& size, const Matrix<const float>& a,
   Product(size, a, b, c);
 }
 
-// [rows, columns] to [columns, rows].
+// Transposes [rows, columns] to [columns, rows].
 template <typename T>
 void Transpose(int64_t rows, int64_t columns, const Matrix<const T>& from,
                const Matrix<T>& to) {
@@ -133,7 +133,8 @@ void Transpose(int64_t rows, int64_t columns, const Matrix<const T>& from,
   }
 }
 
-// x [rows, columns] as a right side. `memory` as large, if it has to be made.
+// Returns x [rows, columns] as a right side. `memory`, of the same size, is
+// used if it must be copied.
 Right<float> AsRight(int64_t, int64_t, const Matrix<const float>& x,
                      const Matrix<float>&) {
   return {x.data, x.stride};
@@ -146,7 +147,7 @@ Right<Bf16Bits> AsRight(int64_t rows, int64_t columns,
   return {memory.data, stride};
 }
 
-// x^T.
+// Returns x^T as a right side.
 Right<float> TransposedAsRight(int64_t rows, int64_t columns,
                                const Matrix<const float>& x,
                                const Matrix<float>& memory) {
@@ -164,7 +165,7 @@ Right<Bf16Bits> TransposedAsRight(int64_t rows, int64_t columns,
 }
 
 // One head's queries, keys and values, or their gradients, in [B, tokens, 3 *
-// heads * features]. `head` counts those of all examples.
+// heads * features]. `head` counts the heads of all examples.
 template <typename T>
 struct Qkv {
   Qkv(const torch::Tensor& x, const Shape& shape, int64_t head) {
@@ -180,7 +181,7 @@ struct Qkv {
   Matrix<T> q = {}, k = {}, v = {};
 };
 
-// One head of [B, tokens, heads * features].
+// Returns one head of [B, tokens, heads * features].
 template <typename T>
 Matrix<T> HeadOf(const torch::Tensor& x, const Shape& shape, int64_t head) {
   const int64_t width = shape.out_width();
@@ -189,7 +190,7 @@ Matrix<T> HeadOf(const torch::Tensor& x, const Shape& shape, int64_t head) {
           width};
 }
 
-// Memory of one thread, for one head after the other.
+// Memory of one thread, reused for its heads.
 template <typename T>
 class Scratch {
  public:
@@ -311,8 +312,9 @@ class HeadBackward {
     }
   }
 
-  // All that concerns the tile of keys from `key` on. Scores and weights are
-  // [keys, queries], of the queries that see the first of the keys.
+  // Computes the gradients for the tile of keys that begins at `key`. Scores
+  // and weights are [keys, queries], for the queries that see the first of the
+  // keys.
   void RunTile(const Qkv<T>& in, int64_t key, const float* log_sum_exps,
                const Rights& rights, const Qkv<T>& gradients) {
     const int64_t features = shape_.features;
@@ -357,7 +359,7 @@ class HeadBackward {
   float* const dots_;
 };
 
-// Of all heads, divided among the threads.
+// Runs all heads, divided among the threads.
 template <typename Head>
 void ForEachHead(const Shape& shape,
                  const std::function<void(Head& work, int64_t head)>& run) {
@@ -430,9 +432,9 @@ class AttentionFunction : public OnceDifferentiable<AttentionFunction> {
   }
 };
 
-// Whether this CPU has the products above, which throw if not (c10::Error by
-// ATen, dnnl::error by oneDNN): by one that gives exactly 6 whatever is
-// rounded.
+// Returns whether this CPU supports the products above, which otherwise throw
+// (c10::Error by ATen, dnnl::error by oneDNN): checks a product whose exact
+// result is 6.
 template <typename T>
 bool HasProducts(T one) {
   constexpr int64_t kSize = 6;

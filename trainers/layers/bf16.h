@@ -1,4 +1,4 @@
-// bf16 numbers as their 16 bits, in loops that are compiled to vectors.
+// bf16 numbers as 16-bit integers, in loops that are compiled to vectors.
 #ifndef RANKWISE_TRAINERS_LAYERS_BF16_H_
 #define RANKWISE_TRAINERS_LAYERS_BF16_H_
 
@@ -15,7 +15,7 @@ RANKWISE_INLINE_LOOP float FromBf16(Bf16Bits x) {
   return std::bit_cast<float>(static_cast<uint32_t>(x) << 16);
 }
 
-// To the nearest, ties to even.
+// Rounds to nearest, ties to even.
 RANKWISE_INLINE_LOOP Bf16Bits ToBf16(float x) {
   const auto bits = std::bit_cast<uint32_t>(x);
   const uint32_t rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16;

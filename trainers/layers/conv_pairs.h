@@ -1,9 +1,9 @@
 // The loops of conv_rows.h in bf16 by dot products of pairs. The bits of a bf16
 // number in fp32 are the pair of zero and this number.
 //
-// The products are those of conv_rows.h, added in another order. What differs
-// else: the dot product and the rounding to bf16 take numbers below the
-// smallest normal one (1.2e-38) for zero.
+// The products are those of conv_rows.h, added in another order. One more
+// difference: the dot product and the rounding to bf16 treat numbers below the
+// smallest normal one (1.2e-38) as zero.
 #ifndef RANKWISE_TRAINERS_LAYERS_CONV_PAIRS_H_
 #define RANKWISE_TRAINERS_LAYERS_CONV_PAIRS_H_
 
@@ -18,7 +18,7 @@
 
 namespace rankwise {
 
-// bf16 numbers where HasBf16Pairs() holds.
+// bf16 numbers if HasBf16Pairs().
 struct Bf16Pairs : Bf16 {};
 
 #if defined(__x86_64__)
@@ -26,13 +26,13 @@ struct Bf16Pairs : Bf16 {};
 constexpr int kPairs = 16;  // of a vector register
 static_assert(kChannels == 2 * kPairs);
 
-// Of two bf16 numbers in fp32.
+// Returns the pair of two bf16 numbers given in fp32.
 RANKWISE_INLINE_LOOP Pair PairOf(float first, float second) {
   return static_cast<Pair>(std::bit_cast<uint32_t>(first) >> 16 |
                            std::bit_cast<uint32_t>(second));
 }
 
-// Each number of a padded image with the one `distance` after it.
+// Pairs each number of a padded image with the one `distance` after it.
 RANKWISE_INLINE_LOOP void PairImage(const float* __restrict padded,
                                     int64_t distance, const ConvShape& shape,
                                     Pair* __restrict pairs) {
@@ -43,12 +43,12 @@ RANKWISE_INLINE_LOOP void PairImage(const float* __restrict padded,
 }
 
 // The taps 2j and 2j + 1 of each row of the kernel. The last tap is left over:
-// it is paired with zero, and so is the input that it meets, as zero times the
-// next input would be NaN where that is infinite.
+// it and its input are paired with zero, as zero times the next input would be
+// NaN if that is infinite.
 constexpr int kTapPairs = (kTaps + 1) / 2;
 using PairedWeights = Pair[kKernel][kTapPairs][kChannels];
 
-// From weights as in ConvRows.
+// From weights laid out as in ConvRows.
 RANKWISE_INLINE_LOOP void PairWeights(const float* weights,
                                       PairedWeights& pairs) {
   for (int k = 0; k < kKernel; ++k) {
@@ -88,7 +88,7 @@ RANKWISE_BF16_PAIRS inline void PoolPixel(__m512i (&in)[4], int16_t* out,
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(choices), from);
 }
 
-// One row of y from four rows of padded input, given also in pairs of
+// Computes one row of y from four rows of padded input, given also as pairs of
 // neighbours: ConvRows and PoolRows on a tile of two rows in registers.
 RANKWISE_BF16_PAIRS inline void ConvAndPoolRow(const float* in,
                                                const Pair* in_pairs,
@@ -137,7 +137,7 @@ RANKWISE_BF16_PAIRS inline void ConvAndPoolRow(const float* in,
   }
 }
 
-// Whatever `lanes` RunLoop calls with: it does not know these instructions.
+// The same for all `lanes`: RunLoop does not distinguish these instructions.
 template <int kFloats>
 RANKWISE_BF16_PAIRS void ForwardImage(Lanes<kFloats> /*lanes*/,
                                       const ForwardPass<Bf16Pairs>& pass,
@@ -156,9 +156,9 @@ RANKWISE_BF16_PAIRS void ForwardImage(Lanes<kFloats> /*lanes*/,
   }
 }
 
-// A row of y's gradient to that of two rows of the convolution's outputs, in
-// pairs of a channel's horizontal neighbours [2, columns / 2, channels], and
-// what it adds to the bias's.
+// Maps a row of y's gradient to that of two rows of the convolution's outputs,
+// as pairs of a channel's horizontal neighbours [2, columns / 2, channels], and
+// adds it to the bias's gradient.
 RANKWISE_BF16_PAIRS inline void UnpoolPairs(const int16_t* dy,
                                             const Choice* choices,
                                             int64_t values, Pair* pairs,
@@ -190,8 +190,8 @@ RANKWISE_BF16_PAIRS inline void UnpoolPairs(const int16_t* dy,
   }
 }
 
-// WeightGradientRows, from pairs of horizontal neighbours of both, of an input
-// channel and of an output channel.
+// WeightGradientRows from pairs of horizontal neighbours, of an input channel
+// and of an output channel.
 RANKWISE_BF16_PAIRS inline void WeightGradientRows(const Pair* in,
                                                    const Pair* gradient,
                                                    const ConvShape& shape,

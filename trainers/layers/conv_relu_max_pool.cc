@@ -23,8 +23,8 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// Calls images(lanes, first, end, scratch, thread) for the part of each thread,
-// which its number of threads decides alone.
+// Calls images(lanes, first, end, scratch, thread) for each thread's part,
+// which depends only on the number of threads.
 template <typename Images>
 void ForEachThread(const ConvShape& shape, int64_t threads,
                    const Images& images) {
@@ -46,7 +46,7 @@ int64_t ThreadsFor(const ConvShape& shape) {
                              std::max<int64_t>(shape.examples, 1));
 }
 
-// Weights [out, in, 3, 3] of any type as [3, 3, in, out], and back.
+// Converts weights [out, in, 3, 3] of any type to [3, 3, in, out], and back.
 torch::Tensor OutputsLast(const torch::Tensor& weight) {
   return weight.permute({2, 3, 1, 0}).to(at::kFloat).contiguous();
 }
@@ -83,7 +83,7 @@ ConvShape ShapeOf(const torch::Tensor& x) {
   return {x.size(0), x.size(2), x.size(3)};
 }
 
-// Calls run(Float()) for the loops of a type.
+// Calls run(Float()) with the loops' type.
 template <typename Run>
 void RunFor(c10::ScalarType type, bool bf16_pairs, const Run& run) {
   if (type == at::kFloat) return run(Fp32());

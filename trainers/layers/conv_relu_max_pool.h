@@ -1,5 +1,5 @@
-// The first layer of an image model in one pass over its batch each way:
-// between convolution and pooling nothing leaves the cache.
+// The first layer of an image model in one pass over its batch in each
+// direction: values between convolution and pooling stay in the cache.
 #ifndef RANKWISE_TRAINERS_LAYERS_CONV_RELU_MAX_POOL_H_
 #define RANKWISE_TRAINERS_LAYERS_CONV_RELU_MAX_POOL_H_
 
@@ -12,12 +12,12 @@ namespace rankwise {
 // max_pool2d(relu(conv2d(x, weight, bias, padding=1)), 2): x [B, in, H, W],
 // weight [out, in, 3, 3] and bias [out] to [B, out, H / 2, W / 2].
 //
-// On a CPU, where x is a batch of 3 channels and needs no gradient, it is
-// computed here, and backward needs x, as autocast casts it, and one byte per
-// output. Its sums are in fp32, of products of values in the type that autocast
-// asks for; they differ from ATen's by rounding alone. `bf16_pairs`: products
-// of bf16 are taken in pairs, for which the CPU has an instruction. All else is
-// ReluMaxPool of at::conv2d. No second derivatives.
+// On a CPU, if x is a batch of 3 channels and needs no gradient, this file's
+// loops compute it, and backward needs x, as cast by autocast, and one byte per
+// output. Sums are in fp32, of products of values in autocast's type; they
+// differ from ATen's only by rounding. `bf16_pairs`: use the CPU's dot products
+// of bf16 pairs. Otherwise it is ReluMaxPool of at::conv2d. No second
+// derivatives.
 torch::Tensor ConvReluMaxPool(const torch::Tensor& x,
                               const torch::Tensor& weight,
                               const torch::Tensor& bias,

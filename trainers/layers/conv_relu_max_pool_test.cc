@@ -22,7 +22,7 @@ namespace {
 
 using torch::autograd::variable_list;
 
-// While it lives, layers compute in bf16.
+// Makes layers compute in bf16 during its lifetime.
 class Bf16Autocast {
  public:
   Bf16Autocast() {
@@ -35,7 +35,7 @@ class Bf16Autocast {
   }
 };
 
-// What this CPU can pass as `bf16_pairs`.
+// Returns the values of `bf16_pairs` that this CPU supports.
 std::vector<bool> PairsOrNot() {
   return HasBf16Pairs() ? std::vector<bool>{false, true}
                         : std::vector<bool>{false};
@@ -46,7 +46,7 @@ torch::Tensor AtensLayer(const torch::Tensor& x, const torch::Tensor& weight,
   return at::max_pool2d(at::relu(at::conv2d(x, weight, bias, 1, 1)), 2);
 }
 
-// Of one layer: its output, and the gradients of weight and bias.
+// Returns a layer's output, and the gradients of weight and bias.
 template <typename Layer>
 variable_list Results(const Layer& layer, const torch::Tensor& x,
                       const variable_list& parameters,
@@ -58,7 +58,7 @@ variable_list Results(const Layer& layer, const torch::Tensor& x,
   return results;
 }
 
-// Of ConvReluMaxPool.
+// Returns the results of ConvReluMaxPool.
 variable_list OurResults(const torch::Tensor& x,
                          const variable_list& parameters,
                          const torch::Tensor& output_gradient,
@@ -70,8 +70,8 @@ variable_list OurResults(const torch::Tensor& x,
       x, parameters, output_gradient);
 }
 
-// 0 where rounding alone decides which value of a window is the largest, or
-// whether it is above 0, and with that where a whole gradient goes; else 1.
+// Returns 0 where rounding alone decides which value of a window is the
+// largest, or whether it is above 0, which moves a whole gradient; else 1.
 torch::Tensor IsDecided(const torch::Tensor& x,
                         const variable_list& parameters) {
   const torch::NoGradGuard no_grad;
@@ -82,8 +82,8 @@ torch::Tensor IsDecided(const torch::Tensor& x,
   return two_largest.select(4, 0) - two_largest.select(4, 1) > 1e-5;
 }
 
-// The largest difference between ConvReluMaxPool's results and those of ATen's
-// functions, in units of each result's largest value.
+// Returns the largest difference between ConvReluMaxPool's results and those of
+// ATen's functions, in units of each result's largest value.
 double Error(const torch::Tensor& x, int64_t out,
              bool bf16_pairs = HasBf16Pairs()) {
   const variable_list parameters = {
@@ -111,7 +111,7 @@ torch::Tensor Images(std::vector<int64_t> sizes) {
   return at::randn(sizes).contiguous(at::MemoryFormat::ChannelsLast);
 }
 
-// From -largest to largest.
+// Random integers from -largest to largest.
 torch::Tensor Integers(int64_t largest, std::vector<int64_t> sizes) {
   return at::randint(-largest, largest + 1, sizes, at::kFloat);
 }
@@ -135,7 +135,7 @@ TEST(ConvReluMaxPoolTest, UnderAutocastComputesInBf16) {
   }
 }
 
-// Integers whose sums are exact, and outputs that bf16 holds.
+// Integers whose sums are exact, and outputs that bf16 can represent.
 TEST(ConvReluMaxPoolTest, InBf16GivesExactSumsWhereNothingIsRounded) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   const variable_list parameters = {Integers(1, {32, 3, 3, 3}).requires_grad_(),
@@ -148,7 +148,7 @@ TEST(ConvReluMaxPoolTest, InBf16GivesExactSumsWhereNothingIsRounded) {
       x[0][0][5][15] = -pixel;
       variable_list expected = Results(AtensLayer, x, parameters, dy);
       const Bf16Autocast autocast;
-      // Of several NaNs ATen's pooling chooses another.
+      // Among several NaNs ATen's pooling chooses another.
       if (!std::isfinite(pixel))
         expected[0] = OurResults(x, parameters, dy, /*bf16_pairs=*/false)[0];
       for (const bool pairs : PairsOrNot()) {

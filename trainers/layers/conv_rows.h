@@ -1,6 +1,6 @@
 // A 3x3 convolution of images of 3 channels, and the gradient of its weights,
 // two rows of outputs at a time: small enough for a core's first-level cache.
-// Channels-last. Loops over constant numbers are unrolled, so that the compiler
+// Channels-last. Loops with constant bounds are unrolled, so that the compiler
 // keeps sums in registers.
 #ifndef RANKWISE_TRAINERS_LAYERS_CONV_ROWS_H_
 #define RANKWISE_TRAINERS_LAYERS_CONV_ROWS_H_
@@ -14,13 +14,13 @@
 
 namespace rankwise {
 
-constexpr int kIn = 3, kKernel = 3;        // channels; rows and columns
-constexpr int kTaps = kKernel * kIn;       // of one row of the kernel
+constexpr int kIn = 3, kKernel = 3;   // input channels; kernel rows and columns
+constexpr int kTaps = kKernel * kIn;  // of one row of the kernel
 constexpr int kWeights = kKernel * kTaps;  // of one output channel
 constexpr int kChannels = 32;              // of the output
-constexpr int kColumns = 8;                // what columns are a multiple of
+constexpr int kColumns = 8;                // columns must be a multiple of this
 
-// Of the convolution's output.
+// Shape of the convolution's output.
 struct ConvShape {
   int64_t examples, rows, columns;
 
@@ -30,7 +30,7 @@ struct ConvShape {
   int64_t pooled_row() const { return columns / 2 * kChannels; }
 };
 
-// Unaligned, in memory that may be of another type.
+// Unaligned, in memory that may have another type.
 template <int kFloats>
 struct VectorOf {
   using Type
@@ -38,9 +38,9 @@ struct VectorOf {
           float;
 };
 
-// The outputs of two rows [2, columns, channels] from four rows of padded
-// input. weights [kernel's row, tap, channels]. A tile of columns and channels
-// at a time stays in registers.
+// Computes two rows of outputs [2, columns, channels] from four rows of padded
+// input. weights [kernel row, tap, channels]. Keeps a tile of columns and
+// channels at a time in registers.
 template <int kFloats>
 RANKWISE_INLINE_LOOP void ConvRows(const float* in, const ConvShape& shape,
                                    const float* weights, const float* bias,
@@ -90,8 +90,8 @@ RANKWISE_INLINE_LOOP void ConvRows(const float* in, const ConvShape& shape,
   }
 }
 
-// Adds to the gradient of weights, laid out as in ConvRows, what the gradient
-// of two rows of outputs makes of four rows of padded input.
+// Adds the contribution of two rows of output gradients and four rows of padded
+// input to the gradient of weights, laid out as in ConvRows.
 template <int kFloats>
 RANKWISE_INLINE_LOOP void WeightGradientRows(const float* in,
                                              const float* gradient,
@@ -143,13 +143,13 @@ RANKWISE_INLINE_LOOP float ToFloat(int16_t bf16) {
   return FromBf16(static_cast<Bf16Bits>(bf16));
 }
 
-// A thread's memory for one image, as it is and in pairs, two rows of outputs,
-// and of these half as many numbers: pooled, or in 16 bits.
+// A thread's memory for one image, plain and as pairs, two rows of outputs, and
+// half as many numbers: pooled, or in 16 bits.
 struct Scratch {
   static int64_t Floats(const ConvShape& shape) {
     return 2 * shape.padded_image() + shape.two_rows() + shape.two_rows() / 2;
   }
-  // `floats`, Floats(shape) of them, are zero.
+  // `floats` are Floats(shape) zeros.
   Scratch(float* floats, const ConvShape& shape)
       : padded(floats),
         pairs(padded + shape.padded_image()),
@@ -162,7 +162,8 @@ struct Scratch {
   float* const half;
 };
 
-// Image number `index` into the middle of `padded`, whose border stays zero.
+// Copies image number `index` into the middle of `padded`, whose border stays
+// zero.
 template <typename Bits>
 RANKWISE_INLINE_LOOP void Pad(const Bits* __restrict images, int64_t index,
                               const ConvShape& shape,
@@ -186,7 +187,7 @@ struct ForwardPass {
   Choice* choices;
 };
 
-// In fp32.
+// Pools in fp32.
 RANKWISE_INLINE_LOOP void PoolConvRows(const Scratch& scratch,
                                        const ConvShape& shape,
                                        int32_t* __restrict y,
@@ -195,7 +196,7 @@ RANKWISE_INLINE_LOOP void PoolConvRows(const Scratch& scratch,
                  kChannels, y, choices);
 }
 
-// In bf16, to which a convolution rounds before it is pooled.
+// Pools in bf16, to which a convolution rounds its output.
 RANKWISE_INLINE_LOOP void PoolConvRows(const Scratch& scratch,
                                        const ConvShape& shape,
                                        int16_t* __restrict y,
@@ -228,11 +229,11 @@ struct BackwardPass {
   const typename Float::Bits* dy;
   const typename Float::Bits* x;
   const Choice* choices;
-  float* dweights;  // of each thread, as in ConvRows
-  float* dbias;     // of each thread [channels]
+  float* dweights;  // per thread, as in ConvRows
+  float* dbias;     // per thread [channels]
 };
 
-// A row of y's gradient in fp32, and what it adds to the bias's.
+// Converts a row of y's gradient to fp32, and adds it to the bias's gradient.
 template <typename Bits>
 RANKWISE_INLINE_LOOP void BiasGradientRow(const Bits* __restrict dy,
                                           const Choice* __restrict choices,
@@ -249,7 +250,7 @@ RANKWISE_INLINE_LOOP void BiasGradientRow(const Bits* __restrict dy,
   }
 }
 
-// Adds an image's part to the gradients of the thread.
+// Adds an image's contribution to the thread's gradients.
 template <typename Float, int kFloats>
 RANKWISE_INLINE_LOOP void BackwardImage(Lanes<kFloats> /*lanes*/,
                                         const BackwardPass<Float>& pass,

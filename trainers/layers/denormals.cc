@@ -4,7 +4,7 @@
 
 namespace rankwise {
 
-// Where a CPU cannot, it computes with denormal numbers as before.
+// A CPU without support continues to compute with denormal numbers.
 void FlushDenormals() { at::Context::setFlushDenormal(true); }
 
 }  // namespace rankwise

@@ -3,12 +3,12 @@
 
 namespace rankwise {
 
-// Has this thread, and threads that it starts from now on, compute with zeros
-// in place of denormal numbers (torch.set_flush_denormal), which Intel's CPUs
-// take ten times as long for. They are common: Adam's means of weights whose
-// gradients stay zero shrink by a tenth a step, and become denormal after some
-// hundred steps. What they would add to a weight rounds to nothing. Call it
-// before the first tensor, since the intra-op threads stay.
+// Makes this thread, and threads that it starts from now on, compute with zeros
+// instead of denormal numbers (torch.set_flush_denormal), which take ten times
+// as long on Intel's CPUs. They are common: Adam's means for weights whose
+// gradients stay zero shrink by a tenth per step, and become denormal after
+// some hundred steps. Their contribution to a weight rounds to zero. Call
+// before the first tensor is created, since the intra-op threads persist.
 void FlushDenormals();
 
 }  // namespace rankwise

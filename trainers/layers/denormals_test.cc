@@ -11,7 +11,7 @@
 namespace rankwise {
 namespace {
 
-// Of elements enough for all intra-op threads.
+// Counts over enough elements for all intra-op threads.
 int64_t DenormalsLeft() {
   const at::Tensor smallest =
       at::full({1 << 20}, std::numeric_limits<float>::min());
@@ -21,7 +21,7 @@ int64_t DenormalsLeft() {
 TEST(FlushDenormalsTest, HoldsForTheThreadAndItsIntraOpThreads) {
   if (!at::Context::setFlushDenormal(false)) GTEST_SKIP() << "not on this CPU";
   at::set_num_threads(2);
-  // Each with intra-op threads of its own.
+  // Each thread has its own intra-op threads.
   std::thread([] { EXPECT_EQ(DenormalsLeft(), 1 << 20); }).join();
   std::thread([] {
     FlushDenormals();

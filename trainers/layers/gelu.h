@@ -6,8 +6,8 @@
 namespace rankwise {
 
 // at::gelu(x, "tanh"), without the call of tanh that takes most of its time:
-// 0.5 (1 + tanh(u)) = 1 / (1 + e^(-2 u)). On a CPU, in fp32 and bf16; ATen's
-// own for all else. Cannot be differentiated twice.
+// 0.5 (1 + tanh(u)) = 1 / (1 + e^(-2 u)). On a CPU, in fp32 and bf16; otherwise
+// ATen's function. Cannot be differentiated twice.
 torch::Tensor TanhGelu(const torch::Tensor& x);
 
 }  // namespace rankwise

@@ -1,5 +1,5 @@
-// Loops compiled for several instruction sets, of which the processor that the
-// program runs on decides.
+// Compiles loops for several instruction sets; the running processor determines
+// which is used.
 #ifndef RANKWISE_TRAINERS_LAYERS_INSTRUCTION_SET_H_
 #define RANKWISE_TRAINERS_LAYERS_INSTRUCTION_SET_H_
 
@@ -7,22 +7,22 @@
 
 namespace rankwise {
 
-// For the functions of which loops consist: their callers compile them anew.
+// For functions called in loops: their callers compile them anew.
 #define RANKWISE_INLINE_LOOP [[gnu::always_inline]] inline
 
-// How many floats a vector register has.
+// Number of floats in a vector register.
 template <int kFloats>
 using Lanes = std::integral_constant<int, kFloats>;
 
 #if defined(__x86_64__)
 
-// x86-64-v4 and v3, as far as loops here use them.
+// The parts of x86-64-v4 and v3 that the loops use.
 inline bool HasAvx512() {
   return __builtin_cpu_supports("avx512bw") &&
          __builtin_cpu_supports("avx512dq") &&
          __builtin_cpu_supports("avx512vl");
 }
-// Dot products of pairs of bf16 numbers.
+// Whether the CPU has dot products of bf16 pairs.
 inline bool HasBf16Pairs() {
   return HasAvx512() && __builtin_cpu_supports("avx512bf16");
 }
@@ -33,8 +33,8 @@ inline bool HasAvx2() {
 #define RANKWISE_AVX512 \
   "avx512f,avx512bw,avx512dq,avx512vl,fma,prefer-vector-width=512"
 
-// For functions that take such dot products by intrinsics, which the compiler
-// inlines into none but these. Call them only where HasBf16Pairs() holds.
+// For functions that use such dot products by intrinsics, which the compiler
+// inlines only into these. Call them only if HasBf16Pairs().
 #define RANKWISE_BF16_PAIRS [[gnu::target(RANKWISE_AVX512 ",avx512bf16")]]
 
 template <typename Loop>
@@ -48,8 +48,8 @@ template <typename Loop>
 }
 
 // Calls `loop(Lanes<...>())`, a lambda that is always inlined, as compiled for
-// the best instruction set here: x86-64-v4, v3 or the baseline. (target_clones
-// would do so by ifunc, which runs before sanitizers are ready.)
+// the best instruction set available: x86-64-v4, v3 or the baseline.
+// (target_clones would use ifunc, which runs before sanitizers are ready.)
 template <typename Loop>
 void RunLoop(const Loop& loop) {
   if (HasAvx512()) return RunWithAvx512(loop);

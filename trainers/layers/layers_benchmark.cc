@@ -1,11 +1,11 @@
-// The layers here next to ATen's functions, forward and backward together; the
-// first layer of SimpleCNN by itself, forward (0) or backward (1).
+// Compares these layers with ATen's functions, forward and backward together;
+// the first layer of SimpleCNN separately, forward (0) or backward (1).
 //   bazel run //trainers/layers:layers_benchmark
 // Arguments: bf16 (0 or 1), then for attention examples, tokens, heads and
 // features of a head, for GELU rows and features, for SimpleCNN's layer the
-// direction. One thread; SimpleCNN's layer two. For linear layers under
+// direction. One thread; two for SimpleCNN's layer. For linear layers under
 // autocast to bf16: threads, rows, inputs and outputs, with weights that are
-// out of the caches.
+// not in the caches.
 #include <cstdint>
 #include <vector>
 

@@ -1,4 +1,4 @@
-// Held against ATen's own functions, in double precision and in the type.
+// Compares with ATen's functions, in double precision and in the type.
 
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
@@ -35,8 +35,7 @@ double Distance(const torch::Tensor& a, const torch::Tensor& b) {
   return ((a - b).norm() / b.norm()).item<double>();
 }
 
-// Of values of the type, as far from the truth as ATen's own, but for
-// `rounding`.
+// Expects errors no larger than ATen's in the same type, except for `rounding`.
 void ExpectAsExactAsAten(const Layer& ours, const Layer& aten,
                          const torch::Tensor& x, const torch::Tensor& gradient,
                          at::ScalarType type, double rounding) {

@@ -20,7 +20,8 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// x times `weight` transposed, and `bias`, which may be undefined, by oneDNN.
+// Returns x times `weight` transposed, plus `bias`, which may be undefined, by
+// oneDNN.
 torch::Tensor Product(const torch::Tensor& x, const torch::Tensor& weight,
                       const torch::Tensor& bias) {
   using Scalars = c10::List<std::optional<at::Scalar>>;
@@ -35,7 +36,7 @@ torch::Tensor Product(const torch::Tensor& x, const torch::Tensor& weight,
                       /*attr=*/"none", Scalars(), /*algorithm=*/"");
 }
 
-// In fp32, or of x in bf16 and weights in fp32.
+// In fp32, or with x in bf16 and weights in fp32.
 class LinearFunction : public OnceDifferentiable<LinearFunction> {
  public:
   static constexpr char kName[] = "Linear";

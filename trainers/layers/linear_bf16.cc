@@ -16,16 +16,16 @@
 namespace rankwise {
 namespace {
 
-constexpr int64_t kRows = 8, kColumns = 32;  // of a result that registers hold
+constexpr int64_t kRows = 8, kColumns = 32;  // of a result in registers
 constexpr int64_t kVector = 16;              // fp32 values, or pairs of bf16
-// Of the weights in the tiles of the input's gradient: half a kilobyte of each
-// row.
+// Columns of weights in the tiles of the input's gradient: half a kilobyte of
+// each row.
 constexpr int64_t kTileColumns = 128;
-// How far memory is read ahead.
+// Distance of prefetches.
 constexpr int64_t kValuesAhead = 768, kRowsAhead = 4;
-// Steps of a product for one of a tile's.
+// Steps of a product per step of a tile.
 constexpr int64_t kSteps = 4;
-// Weights that the caches keep between their uses are not worth it.
+// Fewer weights stay in the caches between uses, which saves no time.
 constexpr int64_t kFewestWeights = 1 << 20;
 
 RANKWISE_BF16_PAIRS RANKWISE_INLINE_LOOP __m512i Round(const float* low,
@@ -34,7 +34,7 @@ RANKWISE_BF16_PAIRS RANKWISE_INLINE_LOOP __m512i Round(const float* low,
       _mm512_cvtne2ps_pbh(_mm512_loadu_ps(high), _mm512_loadu_ps(low)));
 }
 
-// Rounds `left` values, 32 with each call.
+// Rounds `left` values, 32 per call.
 struct RoundValues {
   RANKWISE_BF16_PAIRS RANKWISE_INLINE_LOOP void operator()() {
     if (left == 0) return;
@@ -51,7 +51,7 @@ struct RoundValues {
   int64_t left = 0;
 };
 
-// Rounds kTileColumns of `left` rows to panels, 16 of two rows with each call.
+// Rounds kTileColumns of `left` rows to panels, 16 of two rows per call.
 struct RoundPanels {
   RANKWISE_BF16_PAIRS RANKWISE_INLINE_LOOP void operator()() {
     if (left == 0) return;
@@ -75,7 +75,7 @@ struct RoundPanels {
   const float* from = nullptr;
   int64_t stride = 0;
   Bf16Bits* to = nullptr;
-  int64_t panel = 0;  // values of one
+  int64_t panel = 0;  // values per panel
   int64_t left = 0;
   int64_t column = 0;
 };
@@ -84,16 +84,16 @@ struct Nothing {
   RANKWISE_BF16_PAIRS RANKWISE_INLINE_LOOP void operator()() {}
 };
 
-// c [kRows, kColumns] = a b. `panel` is b [inner, kColumns] with two rows in
-// one, pair by pair, as dot products read them. Meanwhile does other work,
-// where the multiplications leave room for it.
+// Computes c [kRows, kColumns] = a b. `panel` is b [inner, kColumns] with two
+// rows interleaved, pair by pair, as dot products read them. Interleaves other
+// work where the multiplications leave room for it.
 template <typename Work>
 RANKWISE_BF16_PAIRS void Multiply(const Bf16Bits* a, int64_t a_stride,
                                   const Bf16Bits* panel, int64_t inner,
                                   float* c, int64_t c_stride,
                                   Work& other_work) {
   Work work = other_work;
-  // Three pointers, from each of which an address reaches three rows.
+  // Three pointers, each of which addresses three rows.
   const Bf16Bits* rows[] = {a, a + 3 * a_stride, a + 6 * a_stride};
   __m512 sums[kRows][2];
 #pragma GCC unroll 8
@@ -131,7 +131,7 @@ RANKWISE_BF16_PAIRS void Finish(Work& work) {
 }
 
 // Calls use(i, tile, next) for each tile of `size` values, divided among the
-// threads; `next` is the work that makes the one after it, make(i + 1, memory).
+// threads; `next` is the work that makes the next tile, make(i + 1, memory).
 template <typename Make, typename Use>
 void ForEachTile(int64_t tiles, int64_t size, const Make& make,
                  const Use& use) {
@@ -149,8 +149,8 @@ void ForEachTile(int64_t tiles, int64_t size, const Make& make,
   });
 }
 
-// x^T as panels, [rows / kColumns, inputs / 2, kColumns] of pairs. (ATen's copy
-// of a transposed tensor takes six times as long.)
+// Returns x^T as panels, [rows / kColumns, inputs / 2, kColumns] of pairs.
+// (ATen's copy of a transposed tensor takes six times as long.)
 torch::Tensor TransposedPanels(const torch::Tensor& x) {
   const int64_t rows = x.size(0), pairs = x.size(1) / 2;
   torch::Tensor panels = at::empty_like(x);
@@ -171,7 +171,7 @@ torch::Tensor TransposedPanels(const torch::Tensor& x) {
   return panels;
 }
 
-// x as panels, [inputs / kColumns, rows / 2, kColumns] of pairs.
+// Returns x as panels, [inputs / kColumns, rows / 2, kColumns] of pairs.
 torch::Tensor Panels(const torch::Tensor& x) {
   const int64_t rows = x.size(0), inputs = x.size(1);
   torch::Tensor panels = at::empty_like(x);

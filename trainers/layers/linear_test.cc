@@ -17,7 +17,7 @@ namespace {
 using torch::autograd::grad;
 using torch::autograd::variable_list;
 
-// The largest difference from `expected` in units of its largest value.
+// Returns the largest difference from `expected` in units of its largest value.
 double RelativeError(const torch::Tensor& actual,
                      const torch::Tensor& expected) {
   return ((actual - expected).abs().max() / expected.abs().max())
@@ -72,7 +72,7 @@ torch::Tensor Rounded(const torch::Tensor& x) {
   return x.detach().to(at::kBFloat16).to(at::kDouble);
 }
 
-// Every value of `actual`, but for an error of the sum and, in bf16, rounding.
+// Allows an error of the sum and, in bf16, of rounding for every value.
 void ExpectNear(const torch::Tensor& actual, const torch::Tensor& expected,
                 bool rounded) {
   const torch::Tensor error = (actual.to(at::kDouble) - expected).abs();
@@ -122,7 +122,7 @@ TEST_P(Bf16LinearTest, GivesTheSameBitsOnOneThread) {
     EXPECT_TRUE(results[0][i].equal(results[1][i])) << i;
 }
 
-// By the functions themselves, also where Linear leaves these sizes to ATen.
+// Tests the functions themselves, even if Linear leaves these sizes to ATen.
 TEST_P(Bf16LinearTest, ProductsAreThoseOfRoundedArgumentsOnAnyNumberOfThreads) {
   if (!HasBf16Linear(rows_, inputs_, outputs_)) GTEST_SKIP() << "ATen's";
   const at::NoGradGuard no_grad;
@@ -161,7 +161,7 @@ TEST_P(Bf16LinearTest, ComputesOnlyGradientsThatAreAskedFor) {
   }
 }
 
-// The third has too few weights to save time; the last two are ATen's.
+// The third has too few weights to save time; ATen computes the last two.
 INSTANTIATE_TEST_SUITE_P(Sizes, Bf16LinearTest,
                          ::testing::Values(std::vector<int64_t>{64, 4096, 512},
                                            std::vector<int64_t>{32, 2048, 520},

@@ -1,5 +1,5 @@
-// ReLU and 2x2 max pooling of two rows of pixels, and back: the loops of layers
-// that pool. Channels-last: [columns, channels] of each row.
+// ReLU and 2x2 max pooling of two rows of pixels, forward and backward: the
+// loops of layers that pool. Channels-last: [columns, channels] per row.
 #ifndef RANKWISE_TRAINERS_LAYERS_POOL_ROWS_H_
 #define RANKWISE_TRAINERS_LAYERS_POOL_ROWS_H_
 
@@ -11,13 +11,13 @@
 
 namespace rankwise {
 
-// Of a channel's four inputs, rows first, the one that its output came from; or
-// kNone, where no input is above zero.
+// Index, rows first, of the one of a channel's four inputs that became its
+// output; or kNone if no input is above zero.
 using Choice = uint8_t;
 inline constexpr int kNone = 4;
 
-// Floats as integers of their size, which order positive floats as floats do
-// and are negative where floats are.
+// Floats as integers of equal size, whose order is that of positive floats and
+// whose sign is that of the floats.
 struct Fp32 {
   using Bits = int32_t;
   static constexpr Bits kInfinity = 0x7F800000;
@@ -31,14 +31,14 @@ struct Fp16 {
   static constexpr Bits kInfinity = 0x7C00;
 };
 
-// The largest of all NaNs stands for them.
+// Replaces every NaN by the largest of them.
 template <typename Float>
 RANKWISE_INLINE_LOOP typename Float::Bits Ordered(typename Float::Bits bits) {
   constexpr auto kLargest = std::numeric_limits<typename Float::Bits>::max();
   return (bits & kLargest) > Float::kInfinity ? kLargest : bits;
 }
 
-// Two rows of `columns` inputs, one after the other, to one of outputs.
+// Pools two consecutive rows of `columns` inputs to one of outputs.
 template <typename Float, typename Bits = typename Float::Bits>
 RANKWISE_INLINE_LOOP void PoolRows(const Bits* __restrict in, int64_t columns,
                                    int64_t channels, Bits* __restrict out,
@@ -64,7 +64,8 @@ RANKWISE_INLINE_LOOP void PoolRows(const Bits* __restrict in, int64_t columns,
   }
 }
 
-// The gradient of one row of outputs to those of two rows of `columns` inputs.
+// Maps the gradient of one row of outputs to those of two rows of `columns`
+// inputs.
 template <typename Bits>
 RANKWISE_INLINE_LOOP void UnpoolRows(const Bits* __restrict gradient,
                                      const Choice* __restrict choices,

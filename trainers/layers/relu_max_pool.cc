@@ -19,8 +19,8 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// Channels-last: [examples, rows, columns, channels] of inputs and half as many
-// rows and columns of outputs.
+// Channels-last: inputs [examples, rows, columns, channels]; outputs have half
+// as many rows and columns.
 struct Shape {
   int64_t examples, channels, rows, columns;
 };
@@ -69,7 +69,7 @@ void Unpool(const torch::Tensor& gradient, const torch::Tensor& choices,
       });
 }
 
-// Null for a type that has none.
+// Returns nullptr for unsupported types.
 auto* PoolOf(c10::ScalarType type) {
   switch (type) {
     case at::kFloat:

@@ -17,12 +17,12 @@ struct Results {
   torch::Tensor output, gradient;
 };
 
-// Of `layer` at x, and backward from `output_gradient`.
+// Runs `layer` at x, and backward from `output_gradient`.
 template <typename Layer>
 Results RunLayer(const Layer& layer, const torch::Tensor& x,
                  const torch::Tensor& output_gradient) {
   const torch::Tensor leaf = x.clone().requires_grad_();
-  // A view of all of it, which a layer may overwrite.
+  // A temporary tensor, which a layer may overwrite.
   const torch::Tensor output = layer(leaf.mul(1));
   output.backward(output_gradient);
   return {output.detach(), leaf.grad()};
@@ -42,7 +42,7 @@ void ExpectAtensResults(const torch::Tensor& x) {
   EXPECT_TRUE(actual.gradient.equal(expected.gradient));
 }
 
-// Rounded, so that some of four are equal, and often the largest ones.
+// Rounded, so that some of four values are equal, often the largest ones.
 torch::Tensor Inputs(std::vector<int64_t> sizes) {
   return at::randn(sizes).mul(4).round().div(4);
 }

@@ -5,8 +5,8 @@
 
 namespace rankwise {
 
-// The first of a tensor's values, as loops read and write them: T may be
-// another type of the same size, such as bf16's bits.
+// Returns a pointer to a tensor's first value, as loops read and write it: T
+// may be another type of the same size, such as bf16's bits.
 template <typename T>
 T* Values(const torch::Tensor& x) {
   return static_cast<T*>(x.data_ptr());

@@ -1,5 +1,6 @@
-// Included by vector_loops.cc once for each instruction set, within a namespace
-// and under compiler options of its own. So no include guard, and no includes.
+// Included by vector_loops.cc once per instruction set, each time in a separate
+// namespace with separate compiler options. So no include guard, and no
+// includes.
 
 inline float ToFloat(float x) { return x; }
 inline float ToFloat(Bf16Bits x) { return FromBf16(x); }
@@ -29,7 +30,7 @@ inline float Exp(float x) {
 
 constexpr float kGeluSlope = 0.79788456f, kGeluCube = 0.044715f;
 
-// Of gelu's 0.5 (1 + tanh(u)) = 1 / (1 + exp(-2 u)).
+// Returns gelu's 0.5 (1 + tanh(u)) = 1 / (1 + exp(-2 u)).
 inline float GeluGate(float x) {
   const float u = kGeluSlope * (x + kGeluCube * x * x * x);
   return 1.0f / (1.0f + Exp(-2.0f * u));

@@ -48,7 +48,7 @@ TEST(VectorLoopsTest, GeluAndItsSlopeAreThoseOfTanhOnEveryInstructionSet) {
 }
 
 TEST(VectorLoopsTest, Bf16RoundsToTheNearestOnEveryInstructionSet) {
-  // 1 + 2^-8 lies between two neighbours, of which the even one is 1.
+  // 1 + 2^-8 is between two neighbours, of which 1 is the even one.
   const std::vector<float> wide = {1 + 0x1p-8f, 1 + 0x1.8p-7f,
                                    -2.5f,       1 + 0x1p-8f + 0x1p-20f,
                                    kInfinity,   NAN};
