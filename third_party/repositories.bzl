@@ -1,4 +1,4 @@
-"""Everything that rankwise depends on, for its own WORKSPACE and for those of repositories that use it as a library (examples/)."""
+"""All dependencies of rankwise, for its own WORKSPACE and for repositories that use it as a library (examples/)."""
 
 load("//third_party/bazel:shims.bzl", "bazel_4_2_shims")
 load("//third_party/absl:absl.bzl", "absl_repository")
@@ -13,13 +13,13 @@ load("//third_party/openmpi:openmpi.bzl", "openmpi_repository")
 load("//third_party/plotly:plotly.bzl", "plotly_repository")
 
 def rankwise_repositories(path = "."):
-    """Names all repositories that rankwise's packages depend on.
+    """Declares all repositories that rankwise's packages depend on.
 
-    They depend on each other's contents by the name @rankwise, so a user's workspace must call this repository that. Nothing is fetched
-    before something that is built depends on it.
+    They refer to this repository as @rankwise, so a user's workspace must give it that name. A repository is fetched only when a built
+    target depends on it.
 
     Args:
-      path: the folder of this repository, from the workspace's own: "." or what its local_repository says.
+      path: this repository's folder relative to the workspace: "." or the path of its local_repository.
     """
     bazel_4_2_shims(path)
     absl_repository(name = "absl")
@@ -28,7 +28,7 @@ def rankwise_repositories(path = "."):
     googletest_repository(name = "gtest")
     hwloc_repository(name = "hwloc")
 
-    # Fetched when something that is built depends on it: the CUDA set only under --config=cuda.
+    # Fetched when a built target depends on them: the CUDA one only under --config=cuda.
     libtorch_cpu_repository(name = "libtorch_cpu")
     libtorch_cuda_repository(name = "libtorch_cuda")
     nlohmann_json_repository(name = "nlohmann_json")

@@ -1,4 +1,4 @@
-// Early returns of errors, as newer Abseil releases have them (ABSL_RETURN_IF_ERROR).
+// Early returns of errors, as in newer Abseil releases (ABSL_RETURN_IF_ERROR).
 #ifndef RANKWISE_THIRD_PARTY_ABSL_STATUS_MACROS_H_
 #define RANKWISE_THIRD_PARTY_ABSL_STATUS_MACROS_H_
 
@@ -7,7 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
-// Evaluates `expression`, an absl::Status, and returns it from the function when it is an error:
+// Evaluates `expression`, an absl::Status, and returns it from the function if it is an error:
 //   RETURN_IF_ERROR(CheckFlags(config));
 #define RETURN_IF_ERROR(expression)                                   \
   do {                                                                \
@@ -15,10 +15,10 @@
     if (!rankwise_status.ok()) return rankwise_status;                \
   } while (false)
 
-// Evaluates `expression`, an absl::StatusOr<T>; returns its error, or gives its value to `target`, a variable or a
-// declaration:
+// Evaluates `expression`, an absl::StatusOr<T>; returns its error, or assigns its value to `target`, a variable or
+// a declaration:
 //   ASSIGN_OR_RETURN(const RankEnv env, ReadRankEnv());
-// Where the type has a comma, write `auto`.
+// If the type has a comma, use `auto`.
 #define ASSIGN_OR_RETURN(target, ...) RANKWISE_ASSIGN_OR_RETURN_AT(__COUNTER__, target, __VA_ARGS__)
 
 #define RANKWISE_ASSIGN_OR_RETURN_AT(number, target, ...) RANKWISE_ASSIGN_OR_RETURN_TO(number, target, __VA_ARGS__)

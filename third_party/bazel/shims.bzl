@@ -1,14 +1,14 @@
-"""What Debian's Bazel 4.2.3 needs to work without the internet.
+"""Repositories that Debian's Bazel 4.2.3 needs to work without internet access.
 
-Bazel's own WORKSPACE suffix fetches these repositories unless the workspace names them first. Debian ships the
-sources of some (bazel-platforms, bazel-rules-java, bazel-rules-proto); the others need so little that the folders
-next to this file serve instead.
+Bazel's own WORKSPACE suffix fetches these repositories unless the workspace declares them first. Debian ships the
+sources of some (bazel-platforms, bazel-rules-java, bazel-rules-proto); the folders next to this file
+replace the others, of which little is needed.
 """
 
 _DEBIAN_RULES = "/usr/share/bazel"
 
 def bazel_4_2_shims(path):
-    """`path`: from the main workspace to this repository."""
+    """Declares the repositories. `path`: path from the main workspace to this repository."""
     native.local_repository(
         name = "rules_cc",
         path = path + "/third_party/bazel/rules_cc",

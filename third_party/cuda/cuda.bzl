@@ -1,7 +1,7 @@
 """Rules for code that calls CUDA or NCCL: cuda_library, a cc_library of .cu files, and cuda_objects, object files of .cc files.
 
-Under --config=cuda a cuda_library's sources are compiled by nvcc and linked with the CUDA runtime that LibTorch brings. Without it the
-library has its headers alone, and nvcc is not fetched.
+Under --config=cuda a cuda_library's sources are compiled by nvcc and linked with LibTorch's CUDA runtime. Without it the library
+consists of its headers, and nvcc is not fetched.
 """
 
 load("@bazel_tools//tools/cpp:toolchain_utils.bzl", "find_cpp_toolchain")
@@ -9,15 +9,15 @@ load("//third_party/libtorch:precompiled.bzl", "cc_library")
 
 _CUDA = "//third_party/libtorch:cuda"
 
-# Machine code for A100, H100/H200 and B200 (a major number's later cards run it, too), and PTX from which a driver makes the code
-# of what comes later.
+# Machine code for A100, H100/H200 and B200 (also for later cards of the same major numbers), and PTX from which a driver compiles
+# code for later architectures.
 _ARCHITECTURES = ["80", "90", "100"]
 _GENCODE = ["-gencode=arch=compute_{0},code=sm_{0}".format(sm) for sm in _ARCHITECTURES] + [
     "-gencode=arch=compute_{0},code=compute_{0}".format(_ARCHITECTURES[-1]),
 ]
 
 def if_cuda(labels):
-    """`labels` under --config=cuda, else none."""
+    """Returns `labels` under --config=cuda, else []."""
     return select({
         _CUDA: labels,
         "//conditions:default": [],
@@ -53,7 +53,7 @@ def _nvcc_objects_impl(ctx):
             outputs = [output],
             mnemonic = "CudaCompile",
             progress_message = "Compiling " + source.short_path,
-            # nvcc finds the host compiler's tools by PATH.
+            # nvcc finds the host compiler's tools through PATH.
             use_default_shell_env = True,
         )
         objects.append(output)
@@ -65,7 +65,7 @@ _nvcc_objects = rule(
         "srcs": attr.label_list(allow_files = [".cu"]),
         "hdrs": attr.label_list(allow_files = [".h"]),
         "deps": attr.label_list(providers = [CcInfo]),
-        "nvcc": attr.label(allow_single_file = True, doc = "none: there are no objects"),
+        "nvcc": attr.label(allow_single_file = True, doc = "unset without --config=cuda; then there are no objects"),
         "toolkit": attr.label(allow_files = True),
         "_cc_toolchain": attr.label(default = "@bazel_tools//tools/cpp:current_cc_toolchain"),
     },
@@ -77,11 +77,11 @@ def cuda_library(name, srcs, hdrs, deps = [], **kwargs):
     """A cc_library of .cu files that is empty without --config=cuda.
 
     Args:
-      name: of the library.
-      srcs: .cu files. What they include must be in hdrs or deps: a change there compiles them again.
-      hdrs: headers without CUDA, for host code of either build.
+      name: name of the library.
+      srcs: .cu files. Headers that they include must be in hdrs or deps, so that a change recompiles them.
+      hdrs: headers without CUDA, for host code of both builds.
       deps: cc_library targets.
-      **kwargs: of cc_library.
+      **kwargs: arguments of cc_library.
     """
     objects = name + "_objects"
     _nvcc_objects(
@@ -108,14 +108,14 @@ def cuda_library(name, srcs, hdrs, deps = [], **kwargs):
     )
 
 def cuda_objects(name, srcs, hdrs, deps = []):
-    """Compiles .cc files that call CUDA or NCCL to objects, for the srcs of a library; there are none without --config=cuda.
+    """Compiles .cc files that call CUDA or NCCL to objects, for the srcs of a library; empty without --config=cuda.
 
     A cc_library would propagate CUDA's include paths and defines to its dependents, which would then be compiled once per build.
 
     Args:
-      name: of the objects.
+      name: name of the objects.
       srcs: .cc files.
-      hdrs: headers of that library which the sources include.
+      hdrs: headers of that library that the sources include.
       deps: cc_library targets.
     """
     compiled = name + "_compiled"

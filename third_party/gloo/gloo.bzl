@@ -1,7 +1,7 @@
-"""Gloo's headers, as installed: LibTorch contains the library and its wheel leaves the headers out.
+"""Gloo's headers, as installed: LibTorch contains the library, but its wheel omits the headers.
 
-Debian's headers are older than the Gloo inside LibTorch, so they serve declarations only: never call into Gloo
-directly, touch its types only through the pointers that c10d hands over.
+Debian's headers are older than the Gloo inside LibTorch, so they are for declarations only: never call Gloo
+directly, and use its types only through the pointers that c10d provides.
 """
 
 def _gloo_headers_repository_impl(repository_ctx):

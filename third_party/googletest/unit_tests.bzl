@@ -3,7 +3,7 @@
 load("//third_party/libtorch:precompiled.bzl", "cc_test")
 
 def unit_tests(srcs, deps, size = "small", **kwargs):
-    """A cc_test of its own for each file of `srcs`, named after it: a/b_test.cc is the target a:b_test."""
+    """Declares a cc_test for each file of `srcs`, named after it: a/b_test.cc is the target a:b_test."""
     for src in srcs:
         cc_test(
             name = src[:-len(".cc")],

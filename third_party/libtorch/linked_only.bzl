@@ -1,4 +1,4 @@
-"""linked_only: what another target links, without its headers, defines and include paths."""
+"""linked_only: the link inputs of another target, without its headers, defines and include paths."""
 
 def _linked_only_impl(ctx):
     return [CcInfo(linking_context = ctx.attr.dep[CcInfo].linking_context)]

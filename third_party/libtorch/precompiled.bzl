@@ -1,21 +1,21 @@
-"""cc_library, cc_binary and cc_test for BUILD files with torch: those that depend on it directly use its precompiled header.
+"""cc_library, cc_binary and cc_test for BUILD files with torch: targets that depend on it directly use its precompiled header.
 
-Parsing torch's headers takes g++ 10 to 15 s a file; a precompiled header takes a third to a half of a file's whole time away. It is
-made once per configuration, by the flags with which the toolchain compiles everything else, as g++ uses it under equal flags only
-(-Winvalid-pch in .bazelrc makes a difference an error). There are two, as each file pays for what its precompiled header holds:
-g++ instantiates in every file the templates that its inline functions call.
+Parsing torch's headers takes g++ 10 to 15 s per file; a precompiled header saves a third to a half of a file's total time. It is
+built once per configuration, with the flags that the toolchain uses for all other files, since g++ requires equal flags
+(-Winvalid-pch in .bazelrc makes a difference an error). There are two, because each file pays for the contents of its precompiled
+header: g++ instantiates the templates that its inline functions call in every file.
 """
 
 load("@bazel_tools//tools/cpp:toolchain_utils.bzl", "find_cpp_toolchain")
 
-# By the target that is named among the deps; the first that is found counts.
+# By the target in the deps; the first match counts.
 _PRECOMPILED = {
     "//third_party/libtorch:nn": "//third_party/libtorch:precompiled_nn",
     "//third_party/libtorch:torch": "//third_party/libtorch:precompiled",
 }
 
-# Found through the system includes of the targets above. Its name is unlike those of the headers in the source tree, which have no
-# compiled form next to them.
+# Found through the system includes of the targets above. The name differs from those of the headers in the source tree, which have
+# no compiled form next to them.
 _INCLUDED_NAME = "rankwise_torch_precompiled.h"
 
 def _precompiled_header_impl(ctx):

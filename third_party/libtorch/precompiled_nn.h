@@ -1,4 +1,4 @@
-// precompiled.h and torch::nn.
+// precompiled.h plus torch::nn.
 #ifndef RANKWISE_THIRD_PARTY_LIBTORCH_PRECOMPILED_NN_H_
 #define RANKWISE_THIRD_PARTY_LIBTORCH_PRECOMPILED_NN_H_
 

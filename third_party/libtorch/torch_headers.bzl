@@ -1,4 +1,4 @@
-"""The headers of a folder `torch` as a target, for the BUILD files of the repositories that libtorch.bzl makes."""
+"""The headers of a folder `torch` as a target, for the BUILD files of libtorch.bzl's repositories."""
 
 def torch_headers(name):
     native.cc_library(
@@ -9,7 +9,7 @@ def torch_headers(name):
             "torch/include/**/*.cuh",
         ]),
         defines = [
-            # Without these the headers of c10d are empty.
+            # Without these, c10d's headers are empty.
             "USE_C10D",
             "USE_C10D_GLOO",
             "USE_DISTRIBUTED",

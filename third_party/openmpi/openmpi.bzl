@@ -1,6 +1,6 @@
-"""OpenMPI's and PMIx's headers, where they are installed: --backend=mpi is optional.
+"""OpenMPI's and PMIx's headers, if installed: --backend=mpi is optional.
 
-The libraries themselves are loaded when the backend is used, so that what was built here also starts where there is no OpenMPI.
+The libraries are loaded when the backend is used, so that the binaries also start on machines without OpenMPI.
 """
 
 def _include_folder(repository_ctx, module):
@@ -29,5 +29,5 @@ cc_library(
 openmpi_repository = repository_rule(
     implementation = _openmpi_repository_impl,
     local = True,
-    doc = "The target `headers`, and in available.bzl whether there are any (Debian: libopenmpi-dev).",
+    doc = "The target `headers`; available.bzl records whether there are any (Debian: libopenmpi-dev).",
 )

@@ -1,4 +1,4 @@
-"""Repositories made of system libraries that pkg-config knows."""
+"""Repositories for system libraries that pkg-config finds."""
 
 def _flags(repository_ctx, option, modules):
     result = repository_ctx.execute(["pkg-config", option] + modules)
@@ -16,7 +16,7 @@ def _pkg_config_repository_impl(repository_ctx):
         fail("\n\npkg-config is missing. Install it with:\n\n    apt-get install pkg-config\n")
     rules = ["package(default_visibility = [\"//visibility:public\"])"]
     for target, modules in repository_ctx.attr.targets.items():
-        # The compiler finds /usr/include and its ABI's language level by itself.
+        # The compiler already knows /usr/include and its ABI's language level.
         compile_flags = [
             flag
             for flag in _flags(repository_ctx, "--cflags", modules)
@@ -34,10 +34,10 @@ pkg_config_repository = repository_rule(
     implementation = _pkg_config_repository_impl,
     attrs = {
         "targets": attr.string_list_dict(mandatory = True, doc = "cc_library name -> pkg-config modules"),
-        "linkopts": attr.string_list_dict(doc = "what a target links before its modules, where pkg-config does not say"),
-        "deps": attr.string_list_dict(doc = "what a target brings in addition to its modules"),
-        "debian_package": attr.string(mandatory = True, doc = "the package to install where a module is missing"),
+        "linkopts": attr.string_list_dict(doc = "additional link options before the modules' own"),
+        "deps": attr.string_list_dict(doc = "additional dependencies of a target"),
+        "debian_package": attr.string(mandatory = True, doc = "package to install if a module is missing"),
     },
     local = True,
-    doc = "cc_library targets for installed libraries; a missing one fails with the line that installs it.",
+    doc = "cc_library targets for installed libraries; a missing one fails with the command that installs it.",
 )
