@@ -60,8 +60,8 @@ TEST(CommunicatorTest, ATimeoutNamesTheCollectiveAndTheLateRank) {
   EXPECT_THAT(process.Stderr(),
               AllOf(ContainsRegex("on rank 0 of 3 in all_reduce #2 of "
                                   "\\[\\[7, 5\\]\\] float32"),
-                    HasSubstr("rank 1 did not arrive: it is alive, and the "
-                              "last it started is all_reduce #1 of [[2, 3]] "
+                    HasSubstr("rank 1 did not arrive: it is alive, and its "
+                              "last call is all_reduce #1 of [[2, 3]] "
                               "float32")));
 }
 

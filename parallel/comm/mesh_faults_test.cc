@@ -129,7 +129,7 @@ TEST(MeshFaultsTest, ALateRankIsNamedWithItsGroup) {
               "of group dp \\(ranks 1, 3\\) of \\[\\[3\\]\\] float32, .* s "
               "after "
               "it was started: rank 3 \\(dp 1, pp 1\\) did not arrive: it is "
-              "alive, and the last it started is all_reduce #1 of group dp "
+              "alive, and its last call is all_reduce #1 of group dp "
               "\\(ranks 1, 3\\)"),
           Not(ContainsRegex("rank (0|2) \\([^)]*\\) did not arrive"))));
 }

@@ -200,7 +200,7 @@ TEST(NcclRanksTest, ALateRankIsNamedAndNobodyHangs) {
       process.Stderr(),
       AllOf(HasSubstr("communication failed on rank 0 of 2 in all_reduce #2"),
             HasSubstr("rank 1 did not arrive: it is alive"),
-            HasSubstr("(its flight recorder) are in /"),
+            HasSubstr("count, with their states) is in /"),
             Not(HasSubstr("frame #")), Not(HasSubstr("terminate called"))));
 }
 

@@ -118,7 +118,7 @@ absl::Status CheckFile(const std::string& path) {
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(absl::StrCat(
-      "'", path, "' is no file store; name a file that does not exist yet"));
+      "'", path, "' is not a file store; name a file that does not exist yet"));
 }
 
 absl::StatusOr<StoreConnection> OpenFile(const RankEnv& env,

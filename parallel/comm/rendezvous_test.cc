@@ -270,7 +270,7 @@ TEST(RendezvousTest, AFileThatIsNoStoreIsRefused) {
   const auto met = Rendezvous(Rank(0, 1, 1), config);
   EXPECT_FALSE(met.ok());
   EXPECT_THAT(MessageOf(met),
-              AllOf(HasSubstr("garbage"), HasSubstr("is no file store")));
+              AllOf(HasSubstr("garbage"), HasSubstr("is not a file store")));
 }
 
 }  // namespace

@@ -315,7 +315,7 @@ void SharedMemory::Send(const at::Tensor& data, int to, int tag) {
   const uint32_t number = box.sent;
   if (number - box.noticed == kNotes) {
     Throw(message.Text(), absl::StrCat(kNotes,
-                                       " others wait to be received; "
+                                       " others have not been received; "
                                        "--backend=gloo has no such limit"));
   }
   const int64_t offset = TakeRoom(message);
@@ -343,8 +343,8 @@ int64_t SharedMemory::TakeRoom(const Message& message) {
   if (end > RoomsBytes()) {
     Throw(message.Text(),
           absl::StrCat("messages of ", offset,
-                       " bytes wait to be received; --backend=gloo "
-                       "keeps them with their sender"));
+                       " bytes have not been received; --backend=gloo "
+                       "stores them at the sender"));
   }
   RoomAt(place_, offset).room_bytes = room_bytes;
   rooms_.push_back(offset);

@@ -46,11 +46,11 @@ std::string LastStarted(const PeerStatus& peer) {
       peer.life != Life::kSilent && peer.life != Life::kStopped;
   if (peer.pulse.doing.empty()) {
     return is_current ? "it has not started any collective"
-                      : "what it started last is not known";
+                      : "its last call is not known";
   }
-  return absl::StrCat(is_current ? "the last it started is "
-                                 : "the last it is known to have started is ",
-                      peer.pulse.doing);
+  return absl::StrCat(
+      is_current ? "its last call is " : "its last known call is ",
+      peer.pulse.doing);
 }
 
 // Blames the ranks for which `fault_of` returns text: "is dead: exit code 1".

@@ -93,8 +93,8 @@ TEST(FailureReportTest, NamesALateRankAndWhatItDoes) {
                             Peer(2, Life::kAlive, 0, "")});
   EXPECT_TRUE(absl::IsDeadlineExceeded(status));
   EXPECT_THAT(MessageOf(status),
-              AllOf(HasSubstr("rank 1 did not arrive: it is alive, and the "
-                              "last it started is barrier #16; "),
+              AllOf(HasSubstr("rank 1 did not arrive: it is alive, and its "
+                              "last call is barrier #16; "),
                     HasSubstr("rank 2 did not arrive: it is alive, and it has "
                               "not started any collective"),
                     HasSubstr("raise the collective timeout (now 2s)")));
@@ -108,7 +108,7 @@ TEST(FailureReportTest, NamesSilentAndDepartedRanks) {
   EXPECT_TRUE(absl::IsUnavailable(status));
   EXPECT_THAT(MessageOf(status),
               AllOf(HasSubstr("rank 1 gives no sign of life"),
-                    HasSubstr("rank 2 has left the job; the last it started "
+                    HasSubstr("rank 2 has left the job; its last call "
                               "is barrier #16")));
 }
 
@@ -143,8 +143,8 @@ TEST(FailureReportTest, ProgressIsComparedWithinTheGroupOnly) {
       Peers{PeerWithGroups(1, 0, 1), PeerWithGroups(2, 90, 2)}));
   EXPECT_THAT(message,
               AllOf(HasSubstr("in all_reduce #3 of group dp (ranks 0, 2), "),
-                    HasSubstr("rank 2 did not arrive: it is alive, and the "
-                              "last it started is recv with rank 3"),
+                    HasSubstr("rank 2 did not arrive: it is alive, and its "
+                              "last call is recv with rank 3"),
                     Not(HasSubstr("rank 1"))));
 }
 
@@ -170,7 +170,7 @@ TEST(FailureReportTest, OfAMessageTheOtherEndIsLateAndNobodyElse) {
                       Peers{Peer(1, Life::kAlive, 17, "recv with rank 2"),
                             Peer(2, Life::kAlive, 3, "barrier #3")}));
   EXPECT_THAT(message, AllOf(HasSubstr("rank 1 did not answer: it is alive, "
-                                       "and the last it started is recv with "
+                                       "and its last call is recv with "
                                        "rank 2"),
                              Not(HasSubstr("barrier #3"))));
 }
@@ -216,9 +216,9 @@ TEST(FailureReportTest, OnlyWhatASilentRankHasToldIsSaidOfIt) {
                             Peer(2, Life::kStopped, 16, "barrier #16")}));
   EXPECT_THAT(
       message,
-      AllOf(HasSubstr("cut off); what it started last is not known; rank 2 is "
-                      "stopped by a signal (SIGSTOP); the last it is known to "
-                      "have started is barrier #16"),
+      AllOf(HasSubstr("cut off); its last call is not known; rank 2 is "
+                      "stopped by a signal (SIGSTOP); its last known call is "
+                      "barrier #16"),
             Not(HasSubstr("has not started any"))));
 }
 

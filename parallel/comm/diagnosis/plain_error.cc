@@ -36,16 +36,16 @@ std::string AdviceFor(absl::string_view text) {
   }
   if (absl::StrContains(text, "out of memory")) {
     return "the GPU has no memory left for NCCL's buffers: use a smaller "
-           "batch, or see in nvidia-smi who else uses the GPU";
+           "batch, or see in nvidia-smi which other processes use the GPU";
   }
   if (absl::StrContains(text, "ncclRemoteError")) {
     return "see what the other ranks printed last";
   }
   if (absl::StrContains(text, "ncclSystemError")) {
     return "if machines have several networks, name the interface in "
-           "NCCL_SOCKET_IFNAME; NCCL_DEBUG=INFO tells more";
+           "NCCL_SOCKET_IFNAME; set NCCL_DEBUG=INFO for details";
   }
-  return "NCCL_DEBUG=INFO tells more";
+  return "set NCCL_DEBUG=INFO for details";
 }
 
 // Extracts from the lines after the first NCCL's own message, which follows

@@ -118,7 +118,7 @@ TEST(NcclErrorTest, SaysWhatToDo) {
           "\nCuda failure 2 'out of memory'")),
       "NCCL 2.28.9: unhandled cuda error: Cuda failure 2 'out of memory'; the "
       "GPU has no memory left for NCCL's buffers: use a smaller batch, or see "
-      "in nvidia-smi who else uses the GPU");
+      "in nvidia-smi which other processes use the GPU");
   EXPECT_EQ(PlainNcclError(
                 "NCCL error: remote process exited or there was a network "
                 "error, NCCL version 2.28.9\nncclRemoteError: A call failed "
@@ -136,7 +136,7 @@ TEST(NcclErrorTest, ReachesPlainMessages) {
                        "ncclUnhandledCudaError: Call to CUDA function failed.\n"
                        "Last error:\n"))),
             "NCCL 2.28.9: unhandled cuda error: Call to CUDA function failed; "
-            "NCCL_DEBUG=INFO tells more");
+            "set NCCL_DEBUG=INFO for details");
 }
 
 TEST(NcclErrorTest, LeavesOtherTextsAlone) {

@@ -248,8 +248,8 @@ void Watchdog::WriteRecorder() const {
       "/rankwise_calls_rank_", config_.rank, "_pid_", getpid(), ".json");
   if (!(std::ofstream(path) << *dump)) return;
   Print(absl::StrCat("rank ", config_.rank,
-                     ": the last calls, by c10d's own count, with their states "
-                     "(its flight recorder) are in ",
+                     ": c10d's flight recorder (the last calls, by its own "
+                     "count, with their states) is in ",
                      path));
 }
 

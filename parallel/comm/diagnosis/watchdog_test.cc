@@ -262,7 +262,7 @@ TEST_F(RankOfTwoTest, TellsOnceThenAbortsThenEnds) {
                             "#1 of \\[\\[4\\]\\] float32, .* s after it was "
                             "started: rank 1 did not arrive: it is alive"),
                         HasSubstr("(Timed out after 5m)")),
-                  ContainsRegex("rank 0: the last calls, .* are in "
+                  ContainsRegex("rank 0: c10d's flight recorder .* is in "
                                 "/.*rankwise_calls_rank_0_pid_[0-9]+.json"),
                   "(abort)", "(exit 1)"));
   const std::string path = lines_[1].substr(lines_[1].find(" /") + 1);
@@ -331,9 +331,9 @@ TEST(PolledRanksTest, ALateRankIsNamedAndNobodyHangs) {
       process.Stderr(),
       AllOf(ContainsRegex("communication failed on rank 0 of 3 in all_reduce "
                           "#2 of \\[\\[7, 5\\]\\] float32, 2.* s after"),
-            HasSubstr("rank 1 did not arrive: it is alive, and the last it "
-                      "started is all_reduce #1 of [[2, 3]] float32"),
-            HasSubstr("(its flight recorder) are in /"),
+            HasSubstr("rank 1 did not arrive: it is alive, and its last call "
+                      "is all_reduce #1 of [[2, 3]] float32"),
+            HasSubstr("count, with their states) is in /"),
             Not(HasSubstr("frame #")), Not(HasSubstr("terminate called"))));
 }
 
