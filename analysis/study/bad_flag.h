@@ -10,7 +10,8 @@
 
 namespace rankwise {
 
-// InvalidArgument with what the parts say, in one line whatever the flags hold.
+// Returns InvalidArgument with the concatenated parts; control characters
+// become "?".
 template <typename... Parts>
 absl::Status BadFlag(const Parts&... parts) {
   std::string line = absl::StrCat(parts...);

@@ -1,4 +1,4 @@
-// What a study lists, and what its auxiliary runs and searches are.
+// Tests the listing of a study, its auxiliary runs and its searches.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ constexpr char kAll[] =
     "--ablations=3 --comm_bench "
     "--trainers=single,ddp,model_parallel,pipeline ";
 
-// A study whose batches are searched.
+// A study that searches its batches.
 constexpr char kSearch[] =
     "--repetitions=1 --scaling=fixed_memory --memory_limit=500MB "
     "--trainers=single ";
@@ -114,7 +114,7 @@ TEST_F(DryRunTest, FindsTheBatchThatMemoryAllows) {
                     HasSubstr("stays under 500 MB; short runs find it")));
   const Outcome outcome = Study(flags);
   EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
-  // 100 MB and 1 MB an example; of rank 1 another.
+  // 100 MB, 1 MB per example, and 1 MB more on rank 1.
   EXPECT_THAT(outcome.output,
               AllOf(HasSubstr("Under 500 MB: single x1, batch 400 per rank\n"),
                     HasSubstr("Under 500 MB: ddp x1, batch 400 per rank\n"),
@@ -167,7 +167,7 @@ TEST_F(DryRunTest, ABatchThatARunDiesOfIsTooLarge) {
 TEST_F(DryRunTest, TheBatchHoldsForAWholeRun) {
   const Outcome outcome = Study(absl::StrCat(kSearch, "--model=grows"));
   EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
-  // 100 MB, 1 MB an example and 1 MB a step.
+  // 100 MB, 1 MB per example and 1 MB per step.
   EXPECT_THAT(outcome.output,
               AllOf(HasSubstr("Under 500 MB: single x1, batch 336 per rank\n"),
                     Not(HasSubstr("Over --memory_limit"))));

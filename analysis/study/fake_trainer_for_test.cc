@@ -1,5 +1,5 @@
-// Stands in for the trainers in the tests of the study: takes their flags and
-// writes the records of a run without training. --model says how it behaves.
+// A fake trainer for the tests of the study: accepts the trainers' flags and
+// writes the records of a run without training. --model selects its behavior.
 
 #include <signal.h>
 #include <unistd.h>
@@ -49,7 +49,7 @@ ABSL_FLAG(bool, memory, false, "");
 ABSL_FLAG(bool, profile, false, "");
 ABSL_FLAG(bool, skip_communication, false, "");
 ABSL_FLAG(int64_t, traffic_steps, 0, "");
-// Of comm_bench.
+// Flags of comm_bench.
 ABSL_FLAG(double, max_seconds, 0, "");
 ABSL_FLAG(std::string, timing, "", "");
 ABSL_FLAG(std::string, collectives, "", "");
@@ -89,7 +89,7 @@ RunRecord MakeRunRecord(const std::string& binary, const std::string& id,
   return run;
 }
 
-// 1 ms per example, on more than one rank that communicate 25 % more.
+// 1 ms per example; 25 % more for communication on several ranks.
 StepRecord MakeStep(int64_t rank, int64_t step) {
   StepRecord record;
   record.rank = rank;
@@ -105,8 +105,8 @@ StepRecord MakeStep(int64_t rank, int64_t step) {
   return record;
 }
 
-// One pipeline over all ranks: in the schedule for all of the step, at work for
-// half of it, as was predicted.
+// One pipeline over all ranks: in the schedule during the whole step, busy for
+// half of it, as predicted.
 ScheduleRecord MakeSchedule(const StepRecord& step) {
   ScheduleRecord record;
   record.rank = record.pipeline_rank = step.rank;
@@ -130,7 +130,7 @@ bool WriteSchedules(const std::vector<StepRecord>& steps,
   return true;
 }
 
-// 100 MB, and 1 MB an example; of the last rank 1 MB more.
+// 100 MB, 1 MB per example, and 1 MB per preceding rank.
 MemoryRecord MakeMemory(int64_t rank) {
   MemoryRecord memory;
   memory.rank = rank;
@@ -143,7 +143,7 @@ MemoryRecord MakeMemory(int64_t rank) {
   return memory;
 }
 
-// Two sizes of an all_reduce: 1 ms, and 1 ms more.
+// Two sizes of an all_reduce: 1 ms and 2 ms.
 std::vector<CollectiveRecord> MakeCollectives(int64_t rank) {
   std::vector<CollectiveRecord> records;
   for (int64_t bytes : {8, 1000000}) {
@@ -195,7 +195,7 @@ bool WriteRun(const std::string& binary, int64_t steps) {
   return true;
 }
 
-// Files of finished runs next to this one's.
+// Counts the files of finished runs next to this one's.
 int64_t FinishedRuns() {
   int64_t count = 0;
   for (const auto& entry : std::filesystem::directory_iterator(
@@ -205,7 +205,7 @@ int64_t FinishedRuns() {
   return count;
 }
 
-// True the first time it is called by any process of this study.
+// Returns true only for the first call by any process of this study.
 bool IsFirst() {
   const auto folder =
       std::filesystem::path(absl::GetFlag(FLAGS_record)).parent_path();
@@ -241,7 +241,7 @@ int Main(const std::string& binary) {
 
 int main(int argc, char** argv) {
   absl::ParseCommandLine(argc, argv);
-  // Under mpirun rank 0 writes the records of all.
+  // Under mpirun, rank 0 writes the records of all ranks.
   const char* size = std::getenv("OMPI_COMM_WORLD_SIZE");
   if (size != nullptr) absl::SetFlag(&FLAGS_nproc, std::atoi(size));
   const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");

@@ -25,23 +25,23 @@ constexpr int64_t kSmallestBatch = 8;  // others are multiples of it
 constexpr int64_t kLargestBatch = 1 << 20;
 constexpr int64_t kSecondBatch = 64;  // probed after the smallest
 constexpr size_t kMaxProbes = 8;
-// A batch that is this close to what memory allows is large enough.
+// A batch this close to the memory limit is large enough.
 constexpr double kTolerance = 0.05;
 
-// One extrapolation goes no further: lines from small batches are coarse.
+// Maximum factor of an extrapolation: lines from small batches are coarse.
 constexpr int64_t kLargestLeap = 16;
 
-// The optimizer's first step has made its state. The search takes such short
-// runs; host memory grows on for a while, so that its result is confirmed.
+// Enough steps for the optimizer to create its state. Host memory keeps growing
+// for a while, so the result of these short runs is confirmed.
 constexpr int64_t kProbeSteps = kMinMeasuredSteps + 1;
 
-// A run that dies with more than the smallest batch is taken to have needed
-// this many times the limit.
+// A run that dies with more than the smallest batch counts as using this
+// multiple of the limit.
 constexpr int64_t kTooLarge = 2;
 
 using Probe = MemoryProbes::const_iterator;
 
-// Bytes per example between two probes.
+// Returns the bytes per example between two probes.
 double Slope(Probe low, Probe high) {
   return static_cast<double>(high->second - low->second) /
          static_cast<double>(high->first - low->first);
@@ -51,7 +51,7 @@ int64_t RoundedDown(double batch) {
   return static_cast<int64_t>(batch) / kSmallestBatch * kSmallestBatch;
 }
 
-// The largest batch that fitted; expects that the smallest did.
+// Returns the largest batch that fits; the smallest one must fit.
 Probe Best(int64_t limit_bytes, const MemoryProbes& probes) {
   Probe best = probes.begin();
   for (Probe probe = best; probe != probes.end(); ++probe) {
@@ -60,8 +60,8 @@ Probe Best(int64_t limit_bytes, const MemoryProbes& probes) {
   return best;
 }
 
-// What memory allows, by the line through the best probe and the one above it,
-// or below it where there is none above.
+// Returns the largest batch allowed by the line through the best probe and the
+// next one above, or below if there is none above.
 double AllowedBatch(int64_t limit_bytes, const MemoryProbes& probes) {
   const Probe best = Best(limit_bytes, probes), above = std::next(best);
   const Probe low = above == probes.end() ? std::prev(best) : best;
@@ -71,7 +71,7 @@ double AllowedBatch(int64_t limit_bytes, const MemoryProbes& probes) {
          static_cast<double>(limit_bytes - low->second) / slope;
 }
 
-// The batch to probe next; the best one where there is nothing to gain.
+// Returns the batch to probe next; the best one if there is nothing to gain.
 int64_t NextBatch(int64_t limit_bytes, const MemoryProbes& probes) {
   const int64_t best = Best(limit_bytes, probes)->first;
   const Probe failed = absl::c_find_if(
@@ -88,7 +88,8 @@ int64_t NextBatch(int64_t limit_bytes, const MemoryProbes& probes) {
   return std::max(best, std::min(next, failed->first - kSmallestBatch));
 }
 
-// By the bytes per example between the outermost probes; never less than half.
+// Reduces the batch by the bytes per example between the outermost probes, at
+// most by half.
 int64_t SmallerBatch(int64_t limit_bytes, const MemoryFit& fit) {
   const double slope = Slope(fit.probes.begin(), std::prev(fit.probes.end()));
   const double over = static_cast<double>(fit.peak_bytes - limit_bytes);
@@ -107,8 +108,8 @@ absl::Status NothingFits(int64_t limit_bytes, int64_t peak,
       ", and the limit is ", MemoryText(limit_bytes)));
 }
 
-// The peak of the fullest rank: of its accelerators where it has any, else of
-// its process. NotFound where a rank recorded none.
+// Returns the peak memory of the fullest rank: of its accelerators if it has
+// any, else of its process. NotFound if a rank did not record it.
 absl::StatusOr<int64_t> PeakMemory(const RunTrace& run) {
   for (const RankTrace& rank : run.ranks) {
     if (rank.memory.has_value()) continue;
@@ -119,13 +120,14 @@ absl::StatusOr<int64_t> PeakMemory(const RunTrace& run) {
   return static_cast<int64_t>(PeakBytes(run));
 }
 
-// The peak memory of `run`, which is made unless config.output_dir has it.
+// Returns the peak memory of `run`; executes it unless config.output_dir has
+// it.
 absl::StatusOr<int64_t> ProbeRun(StudyConfig config, const PlannedRun& run,
                                  HeldSignals& signals) {
   const std::string& dir = config.output_dir;
   const std::string log = PathsOfRun(dir, run).log;
   const int64_t too_large = kTooLarge * config.memory_limit_bytes;
-  // Tells later sessions, whose search then goes the same way.
+  // Repeats the same search in later sessions.
   const std::string mark = absl::StrCat(dir, "/", run.FileStem(), ".too_large");
   std::error_code ignored;
   if (std::filesystem::exists(mark, ignored)) return too_large;
@@ -152,7 +154,7 @@ absl::StatusOr<int64_t> ProbeRun(StudyConfig config, const PlannedRun& run,
   return peak;
 }
 
-// The largest batch of one cell.
+// Searches the largest batch of one cell.
 absl::StatusOr<MemoryFit> SearchCell(const StudyConfig& config, PlannedRun run,
                                      HeldSignals& signals) {
   run.times_layers = false;

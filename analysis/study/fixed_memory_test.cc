@@ -55,7 +55,7 @@ TEST(LargestBatch, TheSmallestMayBeAllThatFits) {
 }
 
 TEST(LargestBatch, WhatTheLineGotWrongIsNarrowedDown) {
-  // Bends upwards: the line from small batches promises too much.
+  // Convex: the line from small batches is too optimistic.
   const auto peak = [](int64_t batch) {
     return 100 * kMegabyte + batch * batch * 1000;
   };

@@ -146,8 +146,8 @@ std::vector<std::string> LaunchPrefix(const StudyHosts& hosts,
       words.push_back("--nodelist=" + absl::StrJoin(names, ","));
     return words;
   }
-  // Ranks fill the hosts in their order; they are not bound to single cores,
-  // since they may have several threads.
+  // Ranks fill the hosts in order; they are not bound to single cores, since
+  // they may have several threads.
   for (std::string& name : names) absl::StrAppend(&name, ":", each);
   return {hosts.launcher,
           "-np",

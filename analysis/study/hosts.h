@@ -1,5 +1,5 @@
-// Studies over several hosts: which there are, which world sizes fill them, and
-// the command that starts a run's ranks there.
+// Studies over several hosts: the available hosts, the world sizes that fill
+// them, and the command that launches a run's ranks.
 #ifndef RANKWISE_ANALYSIS_STUDY_HOSTS_H_
 #define RANKWISE_ANALYSIS_STUDY_HOSTS_H_
 
@@ -15,36 +15,36 @@
 namespace rankwise {
 
 struct StudyHosts {
-  // The path of mpirun or srun, which start all runs; "": one host, on which
-  // the trainers start their own ranks.
+  // Path of mpirun or srun, which launch all runs; "" on one host, where the
+  // trainers launch their own ranks.
   std::string launcher;
-  bool slurm = false;              // srun, in an allocation
-  std::vector<std::string> names;  // empty: as Slurm chooses
+  bool slurm = false;              // srun, within an allocation
+  std::vector<std::string> names;  // empty: Slurm's choice
   int64_t count = 1;
-  int64_t ranks_each = 0;  // the most, 0 without a launcher
+  int64_t ranks_each = 0;  // maximum; 0 without a launcher
 };
 
-// The value of an environment variable; null: not set.
+// Returns the value of an environment variable, or nullptr.
 using Environment = std::function<const char*(const char* name)>;
 
-// `names`: of --hosts, "a,b" or "". In a Slurm allocation of several nodes
-// srun starts the runs, on all of them or on `names`; elsewhere mpirun does
-// where there are names. `ranks_each`: of --ranks_per_host, 0: as Slurm says.
-// InvalidArgument names the flag to change; NotFound where the launcher is not
-// installed.
+// `names` is the value of --hosts, "a,b" or "". In a Slurm allocation of
+// several nodes, srun launches the runs, on all of them or on `names`;
+// elsewhere mpirun does, if there are names. `ranks_each` is --ranks_per_host;
+// 0: Slurm's tasks per node. InvalidArgument names the flag to change; NotFound
+// if the launcher is not installed.
 absl::StatusOr<StudyHosts> FindHosts(absl::string_view names,
                                      int64_t ranks_each,
                                      const Environment& environment);
 
-// The powers of two within one host and all of its ranks; then twice as many
-// hosts each time, and all.
+// Returns the powers of two within one host and all of its ranks; then
+// repeatedly twice as many hosts, and all hosts.
 std::vector<int64_t> SizesOver(const StudyHosts& hosts);
 
-// InvalidArgument unless the ranks are within one host, or fill whole hosts.
+// InvalidArgument unless the ranks fit on one host or fill whole hosts.
 absl::Status CheckSize(const StudyHosts& hosts, int64_t world_size);
 
-// What stands before a run's own command line: "/usr/bin/mpirun -np 4 ...".
-// Empty without a launcher. `threads`: of a rank.
+// Returns the prefix of a run's command line: "/usr/bin/mpirun -np 4 ...";
+// empty without a launcher. `threads` is per rank.
 std::vector<std::string> LaunchPrefix(const StudyHosts& hosts,
                                       int64_t world_size, int64_t threads);
 

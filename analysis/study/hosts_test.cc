@@ -20,7 +20,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// With a program of each name on the PATH.
+// Provides a program of each name on the PATH.
 class HostsTest : public StudyTest {
  protected:
   HostsTest() {

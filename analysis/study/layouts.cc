@@ -19,7 +19,8 @@ namespace {
 
 constexpr int64_t kLargestAxis = 4096;
 
-// Of "tp2". False where that is no axis, or `shape` has it already.
+// Parses "tp2". Returns false for an unknown axis, or one that `shape` already
+// has.
 bool SetAxis(absl::string_view text, Layout* shape) {
   for (const MeshAxis& axis : kMeshAxes) {
     if (!absl::ConsumePrefix(&text, axis.name)) continue;
@@ -76,7 +77,7 @@ bool CanCutLayers(absl::string_view model) {
   return !absl::StartsWith(model, "simple_cnn") && model != "linear";
 }
 
-// Fails where the model's layers cannot be cut.
+// Fails if the model's layers cannot be divided.
 absl::Status CheckTensorParallel(const StudyConfig& config) {
   if (CanCutLayers(config.model)) return absl::OkStatus();
   for (const char* trainer : {"tensor_parallel", "hybrid"}) {
@@ -89,7 +90,7 @@ absl::Status CheckTensorParallel(const StudyConfig& config) {
   return absl::OkStatus();
 }
 
-// gpt's; nothing for other models, and where flags change its shape.
+// Returns gpt's shape; nullopt for other models, and if flags change its shape.
 std::optional<plan::Model> Transformer(const StudyConfig& config) {
   if (config.model != "gpt") return std::nullopt;
   std::string size = "nano";
@@ -103,7 +104,7 @@ std::optional<plan::Model> Transformer(const StudyConfig& config) {
   return model.ok() ? std::optional(*model) : std::nullopt;
 }
 
-// Whether the layers can be divided so, as far as that is known here.
+// Whether the model supports the mesh, as far as that is known here.
 bool ModelAllows(const StudyConfig& config, const Layout& mesh) {
   if (mesh.tp > 1 && !CanCutLayers(config.model)) return false;
   if (mesh.cp > 1 && config.model != "gpt") return false;
@@ -116,7 +117,7 @@ bool ModelAllows(const StudyConfig& config, const Layout& mesh) {
   return layers == 0 || mesh.pp <= layers;
 }
 
-// Whether --layouts=auto holds it: see AllLayouts.
+// Whether --layouts=auto includes the mesh; see AllLayouts.
 bool IsSensible(const StudyConfig& config, const Layout& mesh) {
   const auto axes = absl::c_count_if(kMeshAxes, [&mesh](const MeshAxis& axis) {
     return mesh.*axis.ranks > 1;

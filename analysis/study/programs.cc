@@ -45,10 +45,10 @@ sigset_t SetOfHeldSignals() {
   return set;
 }
 
-// In the child, between fork and exec: only async-signal-safe calls.
+// Runs in the child between fork and exec: only async-signal-safe calls.
 [[noreturn]] void Execute(char* const* arguments, int output, int input,
                           pid_t parent) {
-  setpgid(0, 0);  // Ctrl-C reaches us alone; we pass it on
+  setpgid(0, 0);  // Ctrl-C reaches only this process, which forwards it
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (getppid() != parent) _exit(kCannotExecute);
   dup2(input, STDIN_FILENO);
@@ -57,7 +57,8 @@ sigset_t SetOfHeldSignals() {
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
-  ::signal(SIGPIPE, SIG_DFL);  // ignored by this process, not by its programs
+  // ignored by this process, but not by its programs
+  ::signal(SIGPIPE, SIG_DFL);
   execv(arguments[0], arguments);
   const char* reason = strerror(errno);
   for (const char* part :
@@ -90,16 +91,16 @@ absl::StatusOr<pid_t> Start(const Command& command) {
     return absl::ErrnoToStatus(error,
                                absl::StrCat("starting ", command.arguments[0]));
   }
-  setpgid(child, child);  // here too: whoever comes first
+  setpgid(child, child);  // also here, as either process may be first
   return child;
 }
 
-// Waits for the child for up to `patience`, or until an interrupt, which goes
-// to *interrupted_by; where that is null, interrupts are ignored. False: the
-// child still runs.
+// Waits for the child for up to `patience`, or until an interrupt, stored in
+// *interrupted_by; if that is nullptr, ignores interrupts. Returns false if the
+// child is still running.
 bool WaitFor(pid_t child, absl::Duration patience, int* status,
              int* interrupted_by) {
-  using Clock = std::chrono::steady_clock;  // never set
+  using Clock = std::chrono::steady_clock;  // unaffected by clock changes
   const Clock::time_point start = Clock::now();
   const sigset_t set = SetOfHeldSignals();
   while (waitpid(child, status, WNOHANG) != child) {
@@ -122,7 +123,7 @@ absl::StatusOr<std::string> FindTrainerDir(const std::string& own_path) {
   const fs::path own = fs::absolute(own_path);
   std::vector<fs::path> candidates;
   std::error_code error;
-  // RUNFILES/WORKSPACE/trainers, whatever the name of the workspace.
+  // RUNFILES/WORKSPACE/trainers, for any name of the workspace.
   for (const auto& workspace :
        fs::directory_iterator(own.string() + ".runfiles", error)) {
     candidates.push_back(workspace.path() / "trainers");
@@ -158,8 +159,8 @@ absl::StatusOr<std::string> ProgramPath(const std::string& trainer_dir,
 }
 
 HeldSignals::HeldSignals() {
-  // It may be inherited as ignored: the kernel would then reap commands itself,
-  // and waitpid would never report that they ended.
+  // An inherited SIG_IGN would make the kernel reap commands, and waitpid would
+  // never report that they ended.
   ::signal(SIGCHLD, SIG_DFL);
   const sigset_t set = SetOfHeldSignals();
   sigprocmask(SIG_BLOCK, &set, &before_);
@@ -179,7 +180,7 @@ absl::Status RunCommand(const Command& command, HeldSignals& signals) {
       waitpid(child, &status, 0);
     }
   }
-  kill(-child, SIGKILL);  // what the command may have left in its group
+  kill(-child, SIGKILL);  // remaining processes of its group
   if (signals.interrupted_by() != 0) {
     return absl::CancelledError("was interrupted");
   }

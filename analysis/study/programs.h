@@ -1,5 +1,5 @@
-// The programs that a study runs: where they are, and one of them run to its
-// end or to a Ctrl-C.
+// The programs run by a study: finding them, and running one until it ends or
+// is interrupted.
 #ifndef RANKWISE_ANALYSIS_STUDY_PROGRAMS_H_
 #define RANKWISE_ANALYSIS_STUDY_PROGRAMS_H_
 
@@ -15,17 +15,17 @@
 namespace rankwise {
 
 struct Command {
-  std::vector<std::string> arguments;  // the path of the binary first
-  std::string output_path;             // takes stdout and stderr
+  std::vector<std::string> arguments;  // starts with the path of the binary
+  std::string output_path;             // file for stdout and stderr
   absl::Duration timeout = absl::InfiniteDuration();
-  // Between SIGTERM and SIGKILL when it has to be ended.
+  // time between SIGTERM and SIGKILL
   absl::Duration grace = absl::Seconds(8);
 };
 
-// Holds back SIGINT, SIGTERM, SIGHUP and SIGCHLD while it lives, so that
+// Blocks SIGINT, SIGTERM, SIGHUP and SIGCHLD during its lifetime, so that
 // RunCommand can wait for them. Construct it in main before any thread. The
 // first three stay ignored if they are: nohup ignores SIGHUP, and a shell
-// script SIGINT for what it starts with "&".
+// script ignores SIGINT in commands started with "&".
 class HeldSignals {
  public:
   HeldSignals();
@@ -33,7 +33,7 @@ class HeldSignals {
   HeldSignals(const HeldSignals&) = delete;
   HeldSignals& operator=(const HeldSignals&) = delete;
 
-  // The SIGINT, SIGTERM or SIGHUP that ended a command, and is to end the
+  // Returns the SIGINT, SIGTERM or SIGHUP that ended a command and must end the
   // study; 0 without one.
   int interrupted_by() const { return interrupted_by_; }
 
@@ -44,20 +44,21 @@ class HeldSignals {
   int interrupted_by_ = 0;
 };
 
-// Blocks until the command has ended, and with it its process group: what it
-// started is killed. It also ends when this process dies. Cancelled where one
-// of `signals` ended it early, DeadlineExceeded where the timeout did, Unknown
-// where it failed: "exited with code 3", "was killed by signal 9 ...".
+// Blocks until the command has ended, and kills the remaining processes of its
+// process group. The command also ends when this process dies. Cancelled if one
+// of `signals` interrupted it, DeadlineExceeded after the timeout, Unknown if
+// it failed: "exited with code 3", "was killed by signal 9 ...".
 absl::Status RunCommand(const Command& command, HeldSignals& signals);
 
 // The folder with the trainers' binaries, found from the path of the
-// study's own binary: in its runfiles (`bazel run`, or started by hand from
-// bazel-bin), else next to it in the tree of build outputs. Absolute.
+// Returns the absolute path of the folder with the trainers' binaries, given
+// the path of the study's binary: in its runfiles (`bazel run`, or started by
+// hand from bazel-bin), else next to it in the tree of build outputs.
 absl::StatusOr<std::string> FindTrainerDir(const std::string& own_path);
 
-// The binary of a trainer, TRAINER_DIR/PROGRAM, or of comm_bench: there, or in
-// the folder comm_bench next to TRAINER_DIR. NotFound unless it is an
-// executable file, with what to do about it.
+// Returns the binary of a trainer, TRAINER_DIR/PROGRAM, or of comm_bench:
+// there, or in the folder comm_bench next to TRAINER_DIR. NotFound, with a
+// remedy, unless it is an executable file.
 absl::StatusOr<std::string> ProgramPath(const std::string& trainer_dir,
                                         const std::string& program);
 

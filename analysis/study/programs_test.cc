@@ -152,7 +152,7 @@ TEST_F(SubprocessTest, WhatIgnoresTheEndIsKilled) {
 }
 
 TEST_F(SubprocessTest, ASignalToUsEndsIt) {
-  // The command itself sends the Ctrl-C to this process.
+  // The command sends the Ctrl-C to this process.
   EXPECT_EQ(signals_.interrupted_by(), 0);
   EXPECT_EQ(RunCommand(Shell("kill -INT $PPID; sleep 600"), signals_),
             absl::CancelledError("was interrupted"));
@@ -187,7 +187,7 @@ TEST_F(CommandTest, ItsEndIsSeenEvenIfSigchldWasIgnored) {
 TEST_F(SubprocessTest, NothingOfItIsLeftRunning) {
   EXPECT_TRUE(RunCommand(Shell("sleep 600 & echo $!"), signals_).ok());
   const pid_t left = std::stoi(Log());
-  // Killed; it is gone as soon as init has taken note.
+  // Killed; it disappears when init reaps it.
   for (int i = 0; i < 500 && kill(left, 0) == 0; ++i) {
     std::ifstream stat("/proc/" + std::to_string(left) + "/stat");
     std::string text;

@@ -1,4 +1,4 @@
-// A study that is interrupted and goes on, or is described by a file.
+// Tests interrupting and resuming a study, and describing it by a file.
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -30,7 +30,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// The text after "hanging as process " in any log, once there is one.
+// Returns the pid after "hanging as process " in any log, once there is one.
 pid_t WaitForHangingTrainer(const fs::path& logs) {
   for (int i = 0; i < 3000; ++i) {
     absl::SleepFor(absl::Milliseconds(10));
@@ -50,7 +50,7 @@ pid_t WaitForHangingTrainer(const fs::path& logs) {
 
 class ResumeTest : public StudyTest {
  protected:
-  // Starts a study whose third run hangs, and sends it `signal` then.
+  // Starts a study whose third run hangs, and then sends `signal` to it.
   Outcome Interrupted(const std::string& flags, int signal) {
     const std::string command =
         CommandLine(absl::StrCat(flags, " --model=hangs >output"));
@@ -85,7 +85,7 @@ TEST_F(ResumeTest, CtrlCEndsTheTrainerAndKeepsWhatIsDone) {
   EXPECT_EQ(CountRecords(".incomplete"), 1);
 }
 
-// When the folder's runs were written, by name.
+// Returns the write times of the folder's runs by name.
 std::map<std::string, fs::file_time_type> WriteTimes(const fs::path& dir) {
   std::map<std::string, fs::file_time_type> times;
   for (const auto& entry : fs::directory_iterator(dir)) {
@@ -107,7 +107,7 @@ TEST_F(ResumeTest, FinishesWithTheRunsThatAreMissing) {
   EXPECT_EQ(after.size(), 8u);
   for (const auto& [name, time] : before) EXPECT_EQ(after.at(name), time);
   EXPECT_EQ(CountRecords(".incomplete"), 0);
-  // Once more there is nothing to do, and the answer is the same.
+  // Another resume has nothing to do and prints the same answer.
   const Outcome again = BareStudy("--output_dir=out --resume");
   EXPECT_EQ(again.exit_code, 0);
   EXPECT_THAT(again.output,

@@ -1,5 +1,6 @@
-// The scaling study: trains at several world sizes, and says how well that
-// scales. `./bazelw run //:study -- --help`; docs/metrics.md for the figures.
+// The scaling study: trains at several world sizes and measures how well that
+// scales. `./bazelw run //:study -- --help`; docs/metrics.md explains the
+// figures.
 
 #include <algorithm>
 #include <cmath>
@@ -39,21 +40,21 @@
 ABSL_FLAG(std::string, output_dir, "",
           "folder for the records; empty: results/TIME, with the time in UTC");
 ABSL_FLAG(bool, resume, false,
-          "go on with the study in --output_dir: only runs that are missing");
+          "continue the study in --output_dir: only missing runs");
 ABSL_FLAG(std::string, from, "",
-          "run nothing: read the records in this folder once more");
+          "run nothing: analyze the records in this folder again");
 ABSL_FLAG(bool, report, true, "write report.html into the folder");
 ABSL_FLAG(double, target_loss, 0,
           "training loss: report when each configuration reached it; 0: none");
 ABSL_FLAG(std::string, plotly_js, "",
-          "plotly.min.js, which the report holds; empty: this build's");
+          "path of the plotly.min.js to embed; empty: this build's");
 ABSL_FLAG(bool, force, false,
-          "compare what would be refused, with a mark; under --resume, go on "
-          "with another version of the code or on another machine");
+          "compare cells in spite of errors, with a mark; with --resume, "
+          "continue with another version of the code or machine");
 ABSL_FLAG(absl::Duration, run_timeout, absl::Minutes(10),
-          "end a run that takes longer");
+          "time limit of a run");
 ABSL_FLAG(bool, dry_run, false,
-          "run nothing: list what would run, and about how long");
+          "run nothing: list the runs and their estimated duration");
 ABSL_FLAG(bool, verbose, false, "with --dry_run: the commands too");
 ABSL_FLAG(std::string, trainer_dir, "",
           "folder of the trainers' binaries; empty: this build's");
@@ -63,16 +64,17 @@ namespace {
 
 constexpr char kProgram[] = "study";
 constexpr char kUsage[] =
-    "Trains at several world sizes and says how well that scales.\n"
+    "Trains at several world sizes and measures how well that scales.\n"
     "  ./bazelw run //:study                           1 and 2 ranks\n"
-    "  ./bazelw run //:study -- --dry_run              what it would run\n"
+    "  ./bazelw run //:study -- --dry_run              list the runs\n"
     "  ./bazelw run //:study -- --world_sizes=1,2,4\n"
     "  ./bazelw run //:study -- --hosts=a,b --ranks_per_host=2\n"
     "  ./bazelw run //:study -- --flagfile=FILE        flags from a file\n"
-    "  ./bazelw run //:study -- --output_dir=DIR --resume  go on after Ctrl-C\n"
-    "  ./bazelw run //:study -- --from=DIR             the answer once more";
+    "  ./bazelw run //:study -- --output_dir=DIR --resume  continue after "
+    "Ctrl-C\n"
+    "  ./bazelw run //:study -- --from=DIR             the results again";
 
-// study.flags of --output_dir under --resume, and of --from where it has one.
+// Reads study.flags of --output_dir with --resume, and of --from if it has one.
 absl::StatusOr<std::optional<StudyDescription>> ReadFolder() {
   const std::string from = absl::GetFlag(FLAGS_from);
   const bool resume = absl::GetFlag(FLAGS_resume);
@@ -92,23 +94,23 @@ absl::StatusOr<std::optional<StudyDescription>> ReadFolder() {
   if (std::filesystem::exists(StudyFilePath(dir), error)) {
     return ReadFlagfile(StudyFilePath(dir));
   }
-  if (!resume) return std::nullopt;  // of a version that wrote none
+  if (!resume) return std::nullopt;  // a version that wrote no study.flags
   return absl::NotFoundError(absl::StrCat(
       "--resume: ", dir,
       " holds no study.flags: no study was begun there, or an earlier version "
       "did; choose another folder, or read it by --from"));
 }
 
-// Sets all flags: to what argv says, else to what the folder's study.flags
-// says, else to their defaults. Returns what study.flags says. Exits as
-// ParseFlags does where argv is wrong; fails where the file is.
+// Sets all flags from argv, else from the folder's study.flags, else to their
+// defaults. Returns the content of study.flags. Exits as ParseFlags does if
+// argv is wrong; fails if the file is.
 absl::StatusOr<std::optional<StudyDescription>> ParseCommandLine(int argc,
                                                                  char** argv) {
   RETURN_IF_ERROR(RefuseArguments(ParseFlags(argc, argv), "--world_sizes=1,2"));
   ASSIGN_OR_RETURN(const auto folder, ReadFolder());
   if (!folder.has_value()) return folder;
   RETURN_IF_ERROR(SetFlags(*folder));
-  ParseFlags(argc, argv);  // once more: it wins
+  ParseFlags(argc, argv);  // again, so that argv takes precedence
   return folder;
 }
 
@@ -147,7 +149,7 @@ absl::Status SetPlaces(StudyConfig& study) {
   return FindPrograms(study);
 }
 
-// "Scaling study, 2026-01-31 (UTC)": run ids begin with the day in UTC.
+// Returns "Scaling study, 2026-01-31 (UTC)": run ids begin with the day in UTC.
 std::string Title(const std::vector<RunTrace>& runs) {
   std::string first;
   for (const RunTrace& run : runs) {
@@ -175,7 +177,7 @@ absl::Status Report(const Answer& answer, const std::string& title,
   return absl::OkStatus();
 }
 
-// --batch_size of the study in `dir`; 0 where its study.flags do not say.
+// Returns --batch_size of the study in `dir`; 0 if its study.flags lack it.
 int64_t BaseBatch(const std::string& dir) {
   int64_t batch = 0;
   const auto study = ReadFlagfile(StudyFilePath(dir));
@@ -217,7 +219,8 @@ absl::StatusOr<int> ReadAgain(const std::string& dir) {
   return GiveAnswer(std::move(runs), dir);
 }
 
-// The study that the flags describe. Fails where study.flags cannot hold it.
+// Returns the study described by the flags. Fails if study.flags could not
+// store it.
 absl::StatusOr<StudyConfig> DescribedStudy() {
   ASSIGN_OR_RETURN(StudyConfig study, ConfigFromFlags());
   RETURN_IF_ERROR(SetPlaces(study));
@@ -244,8 +247,7 @@ int DryRun(const StudyConfig& study, const StudyPlan& plan) {
   return 0;
 }
 
-// The folder with study.flags in it, which is this process's while the result
-// lives.
+// Prepares the folder and its study.flags; locked while the result lives.
 absl::StatusOr<std::shared_ptr<void>> PrepareFolder(const StudyConfig& study) {
   const std::string& dir = study.output_dir;
   const bool resume = absl::GetFlag(FLAGS_resume);
@@ -263,7 +265,7 @@ void SayHowToGoOn(const std::string& dir) {
             << ShellWord(dir) << " --resume\n";
 }
 
-// The exit code of a study that was run.
+// Prints the results and returns the exit code of an executed study.
 int Conclude(StudyResult result, const StudyPlan& plan,
              const std::string& warnings, const std::string& dir,
              int interrupted_by) {
@@ -286,7 +288,7 @@ int Conclude(StudyResult result, const StudyPlan& plan,
   return result.failed.empty() ? exit_code : kFailed;
 }
 
-// Fails before it has run anything; a failed run is an exit code.
+// Fails only before the first run; a failed run is an exit code.
 absl::StatusOr<int> RunAll(StudyConfig study) {
   const std::string& dir = study.output_dir;
   ASSIGN_OR_RETURN(const auto lock, PrepareFolder(study));

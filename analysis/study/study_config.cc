@@ -37,46 +37,48 @@ ABSL_FLAG(int64_t, ranks_per_host, 0,
           "ranks on each host of --hosts or of the Slurm allocation (0: "
           "Slurm's tasks per node)");
 ABSL_FLAG(std::string, trainers, "single,ddp,model_parallel,pipeline",
-          "what to run; single is the base case of the others; also "
+          "trainers to run; single is the base case of the others; also "
           "data_parallel, whose replicas count as ranks, fsdp, "
           "tensor_parallel and hybrid, the last two of --model=gpt, vit, mlp "
           "or mp_mlp");
 ABSL_FLAG(std::string, zero_stages, "3",
-          "of the trainer fsdp: 1, 2, 3, or several with commas");
+          "ZeRO stages of the trainer fsdp: 1, 2, 3, comma-separated");
 ABSL_FLAG(
     std::string, layouts, "",
     "instead of --trainers: layouts of ranks to compare, each run by the "
-    "trainer that carries it, next to single: ddp, zero1, zero2 and zero3 "
+    "trainer that supports it, next to single: ddp, zero1, zero2 and zero3 "
     "at every world size; pp2, tp2, dp2xtp2, pp2xtp2 and the like at the "
     "one that they have; or auto: ddp, zero2, zero3 and every mesh with "
     "at most two axes that the model and the batch allow; empty: "
     "--trainers, hybrid with 2 ranks along tp, 2 along pp, the rest along "
     "dp");
 ABSL_FLAG(std::string, schedules, "gpipe,1f1b,interleaved_1f1b,zero_bubble_h1",
-          "of the trainers pipeline and hybrid; also naive, zero_bubble_h2, "
+          "schedules of pipeline and hybrid; also naive, zero_bubble_h2, "
           "zero_bubble_auto, zbv and dualpipev");
 ABSL_FLAG(int64_t, microbatches, 4,
-          "that the pipeline divides a global batch into under strong scaling; "
+          "micro-batches of a pipeline's global batch under strong scaling; "
           "times the world size under weak");
 ABSL_FLAG(std::string, scaling, "strong,weak",
-          "strong: the global batch is held equal; weak: the batch per rank; "
+          "strong: constant global batch; weak: constant batch per rank; "
           "fixed_memory: every cell gets the largest batch whose peak memory "
           "stays under --memory_limit, found by short runs");
-ABSL_FLAG(std::string, memory_limit, "",
-          "of a rank under --scaling=fixed_memory: 4GB, 512MiB; of its "
-          "accelerator where it has one, else of its process");
+ABSL_FLAG(
+    std::string, memory_limit, "",
+    "memory limit of a rank under --scaling=fixed_memory: 4GB, 512MiB; of its "
+    "accelerator where it has one, else of its process");
 ABSL_FLAG(
     std::string, pipeline_scaling, "",
-    "of the trainers that cut the model (all but single, ddp, "
+    "scaling of trainers that divide the model (all but single, ddp, "
     "data_parallel and fsdp) instead of --scaling; empty: the same "
     "without weak, if anything else is left, but as --scaling for --layouts");
 ABSL_FLAG(int64_t, repetitions, 5, "runs of every configuration");
-ABSL_FLAG(int64_t, ablations, 3,
-          "runs of every configuration that only separates the causes of a "
-          "loss: cells without communication, and the base case with their "
-          "smaller batches; 0: none");
+ABSL_FLAG(
+    int64_t, ablations, 3,
+    "runs of configurations that only separate causes of lost "
+    "efficiency: cells without communication, and the base case with their "
+    "smaller batches; 0: none");
 ABSL_FLAG(std::string, ablation_schedules, "1f1b",
-          "for which of --schedules; empty: none");
+          "the --schedules to run them for; empty: none");
 ABSL_FLAG(bool, comm_bench, true,
           "also measure communication at every world size above 1, 15 s each");
 ABSL_FLAG(
@@ -84,8 +86,8 @@ ABSL_FLAG(
     "steps whose communication ddp, fsdp, tensor_parallel and hybrid record, "
     "for predictions and its table; 0: none");
 ABSL_FLAG(int64_t, batch_size, 64,
-          "examples a step: of all ranks together under strong, of each rank "
-          "under weak scaling");
+          "examples per step: of all ranks under strong, of each rank under "
+          "weak scaling");
 ABSL_FLAG(int64_t, max_steps, 60, "steps of every run, warm-up included");
 ABSL_FLAG(int64_t, warmup_steps, 10, "steps to skip at the start of every run");
 ABSL_FLAG(int64_t, train_size, 0,
@@ -93,17 +95,18 @@ ABSL_FLAG(int64_t, train_size, 0,
 ABSL_FLAG(int64_t, threads, 0,
           "compute threads per rank, equal at all world sizes; 0: cores / "
           "largest number of ranks on a host, at least 1");
-ABSL_FLAG(
-    bool, oversubscribe, false,
-    "allow more ranks times threads than cores that this process may use");
-ABSL_FLAG(uint64_t, seed, 0, "of the trainers, and of the order of the runs");
-ABSL_FLAG(std::string, model, "", "as the trainers take it; empty: theirs");
+ABSL_FLAG(bool, oversubscribe, false,
+          "allow more ranks times threads than available cores");
+ABSL_FLAG(uint64_t, seed, 0,
+          "seed of the trainers and of the order of the runs");
+ABSL_FLAG(std::string, model, "",
+          "the trainers' --model; empty: their default");
 ABSL_FLAG(std::string, dataset, "",
           "synthetic, tokens, cifar10, text, ...; empty: the model's synthetic "
           "one, which needs no files");
 ABSL_FLAG(std::string, data_dir, "", "folder of the dataset's files");
-ABSL_FLAG(std::string, device, "", "as the trainers take it; empty: auto");
-ABSL_FLAG(std::string, backend, "", "as the trainers take it; empty: auto");
+ABSL_FLAG(std::string, device, "", "the trainers' --device; empty: auto");
+ABSL_FLAG(std::string, backend, "", "the trainers' --backend; empty: auto");
 ABSL_FLAG(std::string, precision, "",
           "fp32, bf16 or, on a GPU, fp16; empty: fp32");
 ABSL_FLAG(std::string, trainer_flags, "",
@@ -141,8 +144,7 @@ absl::Status CheckWorldSizes(const StudyConfig& config) {
   return absl::OkStatus();
 }
 
-// Fails for flags that contradict each other. Expects what CheckNumbers
-// accepts.
+// Fails for contradictory flags. Requires a config that CheckNumbers accepts.
 absl::Status CheckCombinations(const StudyConfig& config) {
   if (absl::c_linear_search(config.trainers, "pipeline") &&
       config.batch_size % config.micro_batches != 0) {
@@ -175,7 +177,7 @@ absl::Status CheckCombinations(const StudyConfig& config) {
                    "--memory_limit=4GB");
 }
 
-// The flags that are counts, each with the field that takes it.
+// Integer flags and their fields.
 struct CountFlag {
   const char* name;
   const absl::Flag<int64_t>* flag;
@@ -232,7 +234,7 @@ absl::Status CheckTrainerFlags(const StudyConfig& config) {
   return absl::OkStatus();
 }
 
-// The items of `text`, each of which must be one of `known` and occur once.
+// Splits `text` into items, each of which must be in `known` and occur once.
 absl::StatusOr<std::vector<std::string>> ParseNames(
     absl::string_view flag, absl::string_view text,
     const std::vector<absl::string_view>& known) {
@@ -250,7 +252,7 @@ absl::StatusOr<std::vector<std::string>> ParseNames(
   return names;
 }
 
-// The flags that are handed on as they are, where they are set.
+// Returns the flags to pass to the trainers, if they are set.
 std::vector<std::string> TrainerFlags() {
   std::vector<std::string> flags = absl::StrSplit(
       absl::GetFlag(FLAGS_trainer_flags), ' ', absl::SkipEmpty());
@@ -261,8 +263,8 @@ std::vector<std::string> TrainerFlags() {
   return flags;
 }
 
-// What follows `name`, such as "--model=", in the last of `flags` that begins
-// with it; `value` if none does.
+// Returns the value of the last of `flags` that begins with `name`, such as
+// "--model="; `value` if none does.
 std::string LastValue(const std::vector<std::string>& flags,
                       absl::string_view name, std::string value) {
   for (absl::string_view flag : flags) {
@@ -291,7 +293,7 @@ absl::StatusOr<std::vector<Scaling>> PipelineScalings(
   return scalings;
 }
 
-// Chooses --world_sizes where it is empty.
+// Sets the hosts, and --world_sizes if it is empty.
 absl::Status SetHosts(StudyConfig* config) {
   ASSIGN_OR_RETURN(
       config->hosts,
@@ -305,7 +307,7 @@ absl::Status SetHosts(StudyConfig* config) {
   return absl::OkStatus();
 }
 
-// Fills the flags that are lists of names or sizes.
+// Sets the fields that are lists of names or sizes.
 absl::Status SetLists(StudyConfig* config) {
   ASSIGN_OR_RETURN(config->trainers,
                    ParseTrainers(absl::GetFlag(FLAGS_trainers)));
@@ -337,8 +339,8 @@ absl::Status SetLists(StudyConfig* config) {
   return absl::OkStatus();
 }
 
-// Fills the layouts, and what follows from them. Expects the other lists and
-// the model.
+// Sets the layouts and the fields that depend on them. The other lists and the
+// model must be set.
 absl::Status SetLayouts(StudyConfig* config) {
   const std::string text = absl::GetFlag(FLAGS_layouts);
   if (text.empty()) return absl::OkStatus();
@@ -364,7 +366,7 @@ absl::Status SetLayouts(StudyConfig* config) {
     if (layout.zero > 0) config->zero_stages.push_back(layout.zero);
   }
   if (absl::GetFlag(FLAGS_pipeline_scaling).empty()) {
-    config->pipeline_scalings = config->scalings;  // all layouts alike
+    config->pipeline_scalings = config->scalings;  // same for all layouts
   }
   return absl::OkStatus();
 }
@@ -474,7 +476,7 @@ int64_t LayersOfModel(absl::string_view model) {
   if (model == "simple_cnn") return 4;  // conv1, conv2, fc1, fc2
   if (model == "mp_mlp") return 3;      // fc1, relu, fc2
   if (model == "linear") return 1;
-  if (model == "mlp") return 3;  // at its default depth
+  if (model == "mlp") return 3;  // at the default depth
   return 0;
 }
 

@@ -1,5 +1,5 @@
-// The configuration of a study, and the flags that describe it; those that say
-// what is done with a study, or where, are study.cc's.
+// The configuration of a study, and the flags that describe it. study.cc
+// defines the flags for the use and the place of a study.
 #ifndef RANKWISE_ANALYSIS_STUDY_STUDY_CONFIG_H_
 #define RANKWISE_ANALYSIS_STUDY_STUDY_CONFIG_H_
 
@@ -22,22 +22,22 @@ ABSL_DECLARE_FLAG(bool, oversubscribe);
 
 namespace rankwise {
 
-// The values of the flags of the same names; --help says what they mean.
+// Values of the flags with the same names; see --help.
 struct StudyConfig {
   std::vector<std::string> trainers = {"single", "ddp", "model_parallel",
                                        "pipeline"};
   std::vector<int64_t> world_sizes = {1, 2};
   std::vector<Scaling> scalings = {Scaling::kStrong, Scaling::kWeak};
-  // Of the trainers that CutsTheModel names, instead of `scalings`.
+  // for the trainers of CutsTheModel, instead of `scalings`
   std::vector<Scaling> pipeline_scalings = {Scaling::kStrong};
   std::vector<std::string> schedules = {"gpipe", "1f1b", "interleaved_1f1b",
                                         "zero_bubble_h1"};
-  // Empty: `trainers` at all world sizes, hybrid with DefaultLayout. Otherwise
-  // `trainers` are single and those that carry the layouts.
+  // If empty, `trainers` run at all world sizes, hybrid with DefaultLayout.
+  // Otherwise `trainers` are single and those that run the layouts.
   std::vector<Layout> layouts = {};
   std::vector<int> zero_stages = {3};  // of fsdp
   int64_t micro_batches = 4;
-  std::string model;  // more stages than its layers (LayersOfModel) are not run
+  std::string model;  // its layers (LayersOfModel) limit the stages
   int64_t repetitions = 5;
   int64_t batch_size = 64;
   int64_t max_steps = 60;
@@ -46,41 +46,41 @@ struct StudyConfig {
   int64_t threads = 0;
   StudyHosts hosts = {};
   int64_t cores = 1;      // of this machine, and of each host
-  std::string cpu_model;  // of this machine; "" unknown
+  std::string cpu_model;  // of this machine; "" if unknown
   bool oversubscribe = false;
   uint64_t seed = 0;
-  // All flags that every trainer takes as they are, each as "--name=value".
+  // Flags passed unchanged to every trainer, as "--name=value".
   std::vector<std::string> trainer_flags;
   int64_t ablations = 3;
   std::vector<std::string> ablation_schedules = {"1f1b"};
   bool comm_bench = true;
   int64_t traffic_steps = 5;
   int64_t memory_limit_bytes = 0;
-  // Examples of the largest step of any run; 0: batch_size * the largest world
+  // Examples per step of the largest run; 0: batch_size * the largest world
   // size.
   int64_t largest_global_batch = 0;
-  std::string trainer_dir;  // of the trainers' binaries
-  // Takes STEM.jsonl of every run that ended well, logs/STEM.log of every run,
-  // and durations.csv; what another run recorded stays STEM.jsonl.incomplete.
-  // It must have been prepared by PrepareStudyFolder before a run is made.
+  std::string trainer_dir;  // folder of the trainers' binaries
+  // Receives STEM.jsonl of every successful run, logs/STEM.log of every run,
+  // and durations.csv; records of failed runs stay in STEM.jsonl.incomplete.
+  // Must be prepared by PrepareStudyFolder before the first run.
   std::string output_dir;
   absl::Duration run_timeout = absl::Minutes(10);
 };
 
-// The flags that are passed on to every trainer as they are.
+// Flags passed unchanged to every trainer.
 inline constexpr const char* kHandedOnFlags[] = {
     "model", "dataset", "device", "backend", "precision", "data_dir"};
 
-// Without the folders and the timeout, which study.cc sets by its own flags.
-// Makes --data_dir a UserPath. Fails with a message that names the flag to
-// change.
+// Returns the configuration without the folders and the timeout, which study.cc
+// sets from its own flags. Resolves --data_dir with UserPath. Errors name the
+// flag to change.
 absl::StatusOr<StudyConfig> ConfigFromFlags();
 
-// What study.flags says of a study that the flags describe.
+// Returns the content of study.flags for a study with this configuration.
 StudyDescription DescribeStudy(const StudyConfig& study);
 
-// "1,2,4", "strong,weak", "single,ddp", and "gpipe,1f1b"; each refuses
-// empty, unknown and repeated items. `flag`: for messages.
+// Parse "1,2,4", "strong,weak", "single,ddp" and "gpipe,1f1b"; each rejects
+// empty, unknown and repeated items. `flag` is for messages.
 absl::StatusOr<std::vector<int64_t>> ParseWorldSizes(absl::string_view text);
 absl::StatusOr<std::vector<Scaling>> ParseScalings(absl::string_view flag,
                                                    absl::string_view text);
@@ -88,36 +88,36 @@ absl::StatusOr<std::vector<std::string>> ParseTrainers(absl::string_view text);
 absl::StatusOr<std::vector<std::string>> ParseSchedules(absl::string_view flag,
                                                         absl::string_view text);
 
-// Fails with a message that names the flag to change.
+// The error names the flag to change.
 absl::Status CheckStudyConfig(const StudyConfig& config);
 
-// True for the trainers whose ranks divide a batch among them: a cell's batch
-// is that of every rank.
+// Whether the trainer's ranks share a batch, so that a cell's batch is per
+// rank.
 bool SharesOutTheBatch(absl::string_view trainer);
 
-// True for those of them whose ranks are replicas in one process, which takes
-// the batch of all of them.
+// Whether these ranks are replicas in one process, whose --batch_size is the
+// sum over all of them.
 bool IsOneProcess(absl::string_view trainer);
 
-// True for the trainers whose ranks hold parts of one model.
+// Whether the trainer's ranks hold parts of one model.
 bool CutsTheModel(absl::string_view trainer);
 
-// Layers that the trainers' model of that name can be cut at, where they do not
-// depend on other flags; else 0.
+// Returns the number of layers at which the trainers' model of that name can be
+// divided, if it does not depend on other flags; else 0.
 int64_t LayersOfModel(absl::string_view model);
 
 int64_t LargestWorldSize(const StudyConfig& config);
 
-// The most ranks that a run has on one host.
+// Returns the largest number of a run's ranks on one host.
 int64_t MostRanksOfHost(const StudyConfig& config);
 
-// Threads per rank of every run.
+// Returns the threads per rank of every run.
 int64_t ThreadsPerRank(const StudyConfig& config);
 
-// True where some cells' batch is not given, but follows from the memory limit.
+// Whether some cells' batches are found by searching under the memory limit.
 bool SearchesMemory(const StudyConfig& config);
 
-// "312 MB", "1.20 GB".
+// Returns "312 MB", "1.20 GB".
 std::string MemoryText(int64_t bytes);
 
 }  // namespace rankwise

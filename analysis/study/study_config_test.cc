@@ -102,7 +102,7 @@ TEST(ParseLayouts, EachHasTheTrainerThatCarriesIt) {
   EXPECT_FALSE(IsAt((*layouts)[2], 2));
 }
 
-// Those above one rank, by name.
+// Returns the meshes of more than one rank, by name.
 std::vector<std::string> MeshesOfAuto(const std::string& model,
                                       int64_t world_size) {
   StudyConfig config;
@@ -121,11 +121,11 @@ TEST(AllLayouts, AreThoseThatTheModelAllows) {
               UnorderedElementsAre("tp4", "cp4", "pp4", "cp2xtp2", "dp2xtp2",
                                    "pp2xtp2", "dp2xcp2", "pp2xcp2", "pp2xdp2"));
   EXPECT_THAT(
-      MeshesOfAuto("gpt", 8),  // of 4 heads and 4 blocks
+      MeshesOfAuto("gpt", 8),  // 4 heads and 4 blocks
       UnorderedElementsAre("cp8", "cp2xtp4", "cp4xtp2", "dp2xtp4", "dp4xtp2",
                            "dp2xcp4", "dp4xcp2", "pp2xtp4", "pp4xtp2",
                            "pp2xcp4", "pp4xcp2", "pp2xdp4", "pp4xdp2"));
-  EXPECT_THAT(MeshesOfAuto("mlp", 4),  // of 3 layers, and without a sequence
+  EXPECT_THAT(MeshesOfAuto("mlp", 4),  // 3 layers, and no sequence
               UnorderedElementsAre("tp4", "dp2xtp2", "pp2xtp2", "pp2xdp2"));
   EXPECT_THAT(MeshesOfAuto("simple_cnn", 2), UnorderedElementsAre("pp2"));
 }

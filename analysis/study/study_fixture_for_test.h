@@ -1,5 +1,5 @@
-// Runs the study's binary from its command line to its exit code, with trainers
-// that only write records (fake_trainer_for_test.cc).
+// Runs the study's binary through its command line, with fake trainers that
+// only write records (fake_trainer_for_test.cc).
 #ifndef RANKWISE_ANALYSIS_STUDY_STUDY_FIXTURE_FOR_TEST_H_
 #define RANKWISE_ANALYSIS_STUDY_STUDY_FIXTURE_FOR_TEST_H_
 
@@ -14,20 +14,21 @@ namespace rankwise {
 
 class StudyTest : public testing::Test {
  protected:
-  // A new folder with trainers/, where single, ddp, model_parallel, pipeline
-  // and comm_bench are the fake one, and bare/, where all but comm_bench are.
+  // Creates a new folder with trainers/, which contains the fake as single,
+  // ddp, model_parallel, pipeline and comm_bench, and bare/, which lacks
+  // comm_bench.
   StudyTest();
 
-  // The study's command line, started in root(); 2 threads per rank would ask
-  // for more cores than a small machine has. Output goes to out/; the last of a
-  // flag counts.
+  // Returns the study's command line, started in root() with 1 thread per rank,
+  // as small machines lack cores for 2. Output goes to out/; the last value of
+  // a flag wins.
   std::string CommandLine(const std::string& flags) const;
   Outcome Study(const std::string& flags) const;
-  // The same with nothing but the stand-ins and `flags`. Neither writes a
-  // report, but for --report.
+  // Runs the study with only the stand-ins and `flags`. Both functions disable
+  // the report unless --report is passed.
   Outcome BareStudy(const std::string& flags) const;
 
-  // Files in out/ that end like this.
+  // Counts the files in out/ with this extension.
   int CountRecords(const std::string& extension) const;
   std::string ReadFile(const std::string& path) const;  // in root()
   void WriteFile(const std::string& path, const std::string& text) const;

@@ -31,18 +31,18 @@ namespace fs = std::filesystem;
 
 constexpr char kDurations[] = "durations.csv";
 
-// Of a flagfile, in bytes; messages repeat what it says.
+// Limit of a flagfile's lines in bytes, as messages quote them.
 constexpr size_t kLongestLine = 4096;
 
-// The keys of StudyDescription::origin that --resume compares, with their
-// names in messages.
+// Keys of StudyDescription::origin that --resume compares, with their names in
+// messages.
 constexpr std::pair<const char*, const char*> kCompared[] = {
     {"source_hash", "the source's hash"},
     {"schema_version", "the records' version"},
     {"cpu_model", "the CPU"},
     {"cores", "the number of cores"}};
 
-// "--repetitions is 3, and was 5", in the order of the flags' names.
+// Returns "--repetitions is 3, and was 5", in the order of the flags' names.
 std::vector<std::string> FlagDifferences(
     const std::map<std::string, std::string>& before,
     const std::map<std::string, std::string>& now) {
@@ -57,7 +57,7 @@ std::vector<std::string> FlagDifferences(
   return differences;
 }
 
-// What may change under --force. Where the source is unknown, the runs'
+// Returns differences that --force permits. If the source is unknown, the runs'
 // records decide.
 std::vector<std::string> OriginDifferences(const StudyDescription& before,
                                            const StudyDescription& now) {
@@ -79,7 +79,7 @@ bool HasControlCharacter(absl::string_view text) {
       text, [](char c) { return absl::ascii_iscntrl(c) && c != '\t'; });
 }
 
-// Adds what a line says; false: it is no line of a flagfile.
+// Parses a line; returns false if it is not a line of a flagfile.
 bool AddLine(absl::string_view line, StudyDescription* description) {
   line = absl::StripLeadingAsciiWhitespace(line);
   if (absl::ConsumePrefix(&line, "#")) {

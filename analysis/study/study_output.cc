@@ -29,21 +29,21 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What the time of a run depends on, in addition to its name and the trainers'
-// flags.
+// Properties that determine the duration of a run, in addition to its name and
+// the trainers' flags.
 constexpr const char* kDecisiveOrigin[] = {"cpu_model", "cores",
                                            "threads_per_rank"};
 
-// Processor time of single on one core, per example; rough.
+// Rough processor time of single on one core, per example.
 constexpr std::pair<absl::string_view, double> kSecondsPerExample[] = {
     {"simple_cnn", 0.6e-3}, {"mlp", 0.15e-3},   {"vit", 5e-3},
     {"gpt", 11e-3},         {"mp_mlp", 0.4e-3}, {"linear", 1e-6}};
-// Flags that make another model of the name.
+// Flags that change the size of the named model.
 constexpr absl::string_view kSizes[] = {
     "--model_size=", "--depth=", "--width=", "--sequence_length="};
 constexpr char kRough[] = "a rough guess for an idle EPYC core";
 constexpr double kEfficiency = 0.6;
-// At most 36 rows of --max_seconds=0.1, each with a warm-up as long.
+// At most 36 rows of --max_seconds=0.1, each with an equally long warm-up.
 constexpr double kCommBenchSeconds = 9;
 
 bool HasItsOwnSize(const StudyConfig& config) {
@@ -72,7 +72,7 @@ double StartUpSeconds(const PlannedRun& run) {
   return 0.5 + 0.3 * static_cast<double>(run.world_size);
 }
 
-// Of one run after its start-up, by `seconds_per_example` on one core.
+// Estimates one run after its start-up from `seconds_per_example` on one core.
 double GuessedSeconds(const StudyConfig& config, const PlannedRun& run,
                       double seconds_per_example) {
   const int64_t ranks = run.trainer == "model_parallel" ? 1 : run.world_size;
@@ -131,7 +131,7 @@ RunTimes::RunTimes(const std::string& results_dir, const std::string& own_dir,
   for (const auto& entry : fs::directory_iterator(results_dir, error)) {
     dirs.push_back(entry.path().string());
   }
-  std::sort(dirs.rbegin(), dirs.rend());  // their names are times
+  std::sort(dirs.rbegin(), dirs.rend());  // names are times
   for (const std::string& dir : dirs) Read(dir, study);
 }
 
@@ -210,8 +210,8 @@ std::string DryRunText(const StudyConfig& config, const StudyPlan& plan,
                        const RunTimes& times) {
   TextTable table({"cell", "ranks", "batch", "runs", "s a run", "s in all"}, 1);
   double seconds = 0;
-  int64_t unknown = plan.searched.size();  // cells without a time
-  std::set<std::string> sources;           // of the others
+  int64_t unknown = plan.searched.size();  // cells without an estimate
+  std::set<std::string> sources;           // of the other estimates
   for (const auto& [run, repetitions] : plan.cells) {
     const std::optional<RunTime> time = times.Of(config, run);
     table.AddRow(RowOf(run, BatchColumn(run), repetitions, time));

@@ -1,4 +1,4 @@
-// What a study prints before its runs, and with --dry_run instead of them.
+// Output of a study before its runs, or, with --dry_run, instead of them.
 #ifndef RANKWISE_ANALYSIS_STUDY_STUDY_OUTPUT_H_
 #define RANKWISE_ANALYSIS_STUDY_STUDY_OUTPUT_H_
 
@@ -31,9 +31,9 @@ class RunTimes {
   RunTimes(const std::string& results_dir, const std::string& own_dir,
            const StudyDescription& study);
 
-  // The median of the cell's runs in this study; otherwise that of its runs in
-  // an earlier study, scaled to the number of steps; otherwise that of this
-  // study's runs of other cells, of comm_bench or of training as `run` is.
+  // Returns the median duration of the cell's runs in this study; otherwise of
+  // its runs in an earlier study, scaled to the number of steps; otherwise of
+  // this study's runs of other cells (comm_bench or training, like `run`).
   // Without any runs, a rough guess: start-up of 0.5 s and 0.3 s per rank, and
   // the examples at the speed of one thread on an EPYC core, which more threads
   // and, except in model_parallel, more ranks divide at 60 % efficiency;
@@ -41,12 +41,12 @@ class RunTimes {
   std::optional<RunTime> Of(const StudyConfig& config,
                             const PlannedRun& run) const;
 
-  // Adds the duration of this study's `run`, with start-up; 0 if the other runs
-  // of its cell will be skipped.
+  // Adds the duration of this study's `run`, including start-up; 0 if the other
+  // runs of its cell will be skipped.
   void Add(const PlannedRun& run, double seconds);
 
-  // The time of `runs` one after the other. Runs without an estimate are
-  // assumed to take as long as the others; zero if none has an estimate.
+  // Returns the total duration of `runs`. Runs without an estimate are assumed
+  // to take as long as the others; zero if none has an estimate.
   absl::Duration Sum(const StudyConfig& config,
                      absl::Span<const PlannedRun> runs) const;
 
@@ -59,29 +59,29 @@ class RunTimes {
   };
   std::map<std::string, Earlier> by_cell_;          // PlannedRun::CellStem
   std::map<std::string, std::vector<double>> own_;  // seconds, likewise
-  // Seconds of all runs of this study: training and comm_bench.
+  // durations of all runs of this study: training and comm_bench
   std::vector<double> trained_, others_;
 };
 
-// "Study of single, ddp at world sizes 1, 2: 63 runs of 60 steps, ..."
+// Returns "Study of single, ddp at world sizes 1, 2: 63 runs of 60 steps, ...".
 std::string StudyHeading(const StudyConfig& config, const StudyPlan& plan);
 
-// The cells with their repetitions and times, the sum, and where the times come
-// from.
+// Returns the cells with their repetitions and durations, the total, and the
+// source of the durations.
 std::string DryRunText(const StudyConfig& config, const StudyPlan& plan,
                        const RunTimes& times);
 
-// The commands of all runs, one a line.
+// Returns the commands of all runs, one per line.
 std::string CommandsText(const StudyConfig& config, const StudyPlan& plan);
 
-// "Not run: WHAT: why." for each.
+// Returns "Not run: WHAT: why." for each configuration that is not run.
 std::string NotRunText(const StudyPlan& plan);
 
-// Of runs that are not all of the same code: how many are of which;
-// else "".
+// If the runs are not all of the same code, returns the number of runs per
+// version; else "".
 std::string DifferentCodeText(absl::Span<const RunTrace> runs);
 
-// As one word of a shell's command line.
+// Quotes the text as one word of a shell command.
 std::string ShellWord(const std::string& text);
 
 }  // namespace rankwise

@@ -98,7 +98,7 @@ TEST_F(RunTimesTest, TimeGrowsWithTheStepsAndStartUpDoesNot) {
 }
 
 TEST_F(RunTimesTest, RoughlyByTheModel) {
-  // 60 steps of 64 examples of 0.6 ms, on 2 ranks at 60 %; and start-up.
+  // 60 steps of 64 examples of 0.6 ms, on 2 ranks at 60 %; plus start-up.
   EXPECT_DOUBLE_EQ(Load().Of(config_, run_)->seconds, 1.1 + 2.304 / 1.2);
   EXPECT_DOUBLE_EQ(Load().Of(config_, {"single", 1, 64})->seconds, 0.8 + 2.304);
   EXPECT_DOUBLE_EQ(Load().Of(config_, {"comm_bench", 2, 0})->seconds, 9);
@@ -109,8 +109,8 @@ TEST_F(RunTimesTest, RoughlyByTheModel) {
   EXPECT_FALSE(Load().Of(config_, run_).has_value());
 }
 
-// Durations that differ from the guesses: another start-up, another speed of
-// every trainer, and 5 % from run to run.
+// Durations that differ from the guesses: other start-up, other speed of every
+// trainer, and 5 % of noise between runs.
 double MadeSeconds(const StudyConfig& config, const PlannedRun& run,
                    std::mt19937_64& random) {
   std::normal_distribution<double> noise(1, 0.05);

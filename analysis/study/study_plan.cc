@@ -18,12 +18,12 @@ namespace {
 // Iterations of one launch share its placement and are not independent.
 constexpr int64_t kBenchmarkLaunches = 3;
 
-// Whether the trainer may: it knows tp and cp.
+// Whether the trainer has tp and cp.
 bool DividesLayers(const PlannedRun& run) {
   return run.trainer == "tensor_parallel" || run.trainer == "hybrid";
 }
 
-// Fills the cells of a plan; equal ones are added once.
+// Adds cells to a plan; equal ones are added once.
 class Cells {
  public:
   Cells(const StudyConfig& config, StudyPlan& plan)
@@ -43,7 +43,7 @@ class Cells {
     plan_.cells.insert({run, repetitions});
   }
 
-  // Must be called last: its cells follow from the others.
+  // Must be called last: its cells depend on the others.
   void AddAuxiliary() {
     const std::map<PlannedRun, int64_t> main = plan_.cells;
     for (const auto& [run, repetitions] : main) {
@@ -56,7 +56,7 @@ class Cells {
   }
 
  private:
-  // Every trainer is at every world size unless layouts say otherwise.
+  // Every trainer runs at every world size unless there are layouts.
   bool IsNamed(const std::string& trainer, int64_t world_size) const {
     return config_.layouts.empty() ||
            absl::c_any_of(config_.layouts, [&](const Layout& layout) {
@@ -64,8 +64,8 @@ class Cells {
            });
   }
 
-  // The base case times its layers with the study's batch, or, where no run has
-  // that batch, with the one that the search finds.
+  // The base case times its layers with the study's batch, or, if no run has
+  // that batch, with the searched one.
   void AddBase() {
     PlannedRun base = {"single", 1, config_.batch_size};
     base.times_layers = true;
@@ -137,7 +137,7 @@ class Cells {
                      config_.model, " has ", Counted(layers, "layer")));
   }
 
-  // `run` has config_.batch_size examples in all, or on every rank.
+  // `run` has config_.batch_size examples, in total or per rank.
   void AddScaled(const PlannedRun& run, const std::vector<Scaling>& scalings) {
     for (Scaling scaling : scalings) {
       PlannedRun scaled = run;
@@ -169,8 +169,8 @@ class Cells {
                absl::c_linear_search(config_.world_sizes, 1)) {
       AddOnce({"ddp", 1, run.batch_size}, config_.ablations);
     }
-    // Ranks that divide a layer or its parameters cannot continue without each
-    // other's part, nor replicas of one process without the first one.
+    // Ranks that divide a layer or its parameters need each other's parts, and
+    // replicas of one process need the first one.
     if (DividesLayers(run) || run.trainer == "fsdp" ||
         IsOneProcess(run.trainer))
       return;
@@ -182,7 +182,7 @@ class Cells {
   StudyPlan& plan_;
 };
 
-// Fisher and Yates, so that the order does not depend on the library.
+// Fisher-Yates shuffle: the order does not depend on the library.
 void Shuffle(uint64_t seed, std::vector<PlannedRun>* runs) {
   std::mt19937_64 random(seed);
   for (size_t i = runs->size(); i > 1; --i) {
@@ -195,22 +195,22 @@ int64_t LargestGlobalBatch(const StudyConfig& config) {
                   config.batch_size * LargestWorldSize(config));
 }
 
-// Examples of the largest step times the steps: one epoch holds every run, as
-// far as the trainers take as many examples.
+// Examples of the largest step times the steps: one epoch suffices for every
+// run, up to the trainers' limit of examples.
 int64_t TrainSize(const StudyConfig& config) {
   constexpr int64_t kMostExamples = 1'000'000'000;
   if (config.train_size > 0) return config.train_size;
   return std::min(LargestGlobalBatch(config) * config.max_steps, kMostExamples);
 }
 
-// Epochs enough for every run, the same number for all.
+// Enough epochs for every run, the same number for all.
 int64_t Epochs(const StudyConfig& config) {
   const int64_t steps_an_epoch =
       std::max<int64_t>(1, TrainSize(config) / LargestGlobalBatch(config));
   return (config.max_steps + steps_an_epoch - 1) / steps_an_epoch;
 }
 
-// Where the binary starts its own ranks.
+// If the binary launches its own ranks.
 void AddRanks(const StudyConfig& config, const PlannedRun& run,
               std::vector<std::string>* arguments) {
   if (run.trainer == "single" || !config.hosts.launcher.empty()) return;
@@ -219,8 +219,8 @@ void AddRanks(const StudyConfig& config, const PlannedRun& run,
 }
 
 // All-reduces for data parallelism, messages for pipelines; the ring keeps
-// every link busy, the ping-pong one. By the host's clock, as the cost models
-// want them: a GPU's events do not see the launch.
+// every link busy, the ping-pong one. Timed by the host's clock, as the cost
+// models require: a GPU's events exclude the launch.
 std::vector<std::string> CommBenchArguments(const StudyConfig& config,
                                             const PlannedRun& run,
                                             const std::string& record_path) {
@@ -246,7 +246,7 @@ bool RecordsTraffic(const PlannedRun& run) {
          DividesLayers(run);
 }
 
-// How the trainer cuts the model over its ranks, and the batch.
+// Adds the partition of the model over the trainer's ranks, and the batch.
 void AddShape(const PlannedRun& run, std::vector<std::string>* arguments) {
   const auto add = [arguments](const char* flag, const auto& value) {
     arguments->push_back(absl::StrCat("--", flag, "=", value));
@@ -327,8 +327,8 @@ StudyPlan PlanStudy(const StudyConfig& config,
     cells.AddOnce(run, config.repetitions);
   }
   cells.AddAuxiliary();
-  // By repetition first, so that more repetitions of some cells do not change
-  // which seed gives which order of the others.
+  // Ordered by repetition first, so that more repetitions of some cells do not
+  // change the shuffled order of the others.
   const int64_t most = std::max(config.repetitions, config.ablations);
   for (int64_t repetition = 1; repetition <= most; ++repetition) {
     for (const auto& [run, repetitions] : plan.cells) {

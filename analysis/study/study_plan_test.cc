@@ -21,7 +21,7 @@ using ::testing::Not;
 using ::testing::StartsWith;
 using ::testing::UnorderedElementsAre;
 
-// The runs that are compared, and nothing else.
+// Only the compared runs.
 StudyConfig WithoutAuxiliaries() {
   StudyConfig config;
   config.ablations = 0;
@@ -131,7 +131,7 @@ TEST(PlanStudy, EveryLayoutIsRunAtItsWorldSize) {
   config.trainers = {"hybrid"};
   config.schedules = {"1f1b", "interleaved_1f1b"};
   config.world_sizes = {2, 4};
-  config.model = "mlp";  // of 3 layers
+  config.model = "mlp";  // 3 layers
   config.layouts = {{.cp = 2}, {.pp = 2, .tp = 2}, {.dp = 2, .tp = 2}};
   EXPECT_THAT(Stems(config),
               UnorderedElementsAre("hybrid-cp2-x2-batch1x64-rep1",
@@ -183,7 +183,7 @@ TEST(PlanStudy, MoreStagesThanLayersAreNotRun) {
   EXPECT_THAT(PlanStudy(config).not_run,
               Contains("model_parallel x4: the model would be cut into 4 "
                        "stages, and mp_mlp has 3 layers"));
-  config.model = "gpt";  // the trainers will say
+  config.model = "gpt";  // the trainers will reject it
   EXPECT_THAT(PlanStudy(config).not_run, IsEmpty());
 }
 
@@ -229,7 +229,7 @@ TEST(PlanStudy, RepetitionsAreMixed) {
   EXPECT_THAT(first_ten, Not(Each(first_ten[0])));
 }
 
-// The cells that WithoutAuxiliaries lacks, with their repetitions.
+// Returns the cells that WithoutAuxiliaries lacks, with their repetitions.
 std::vector<std::string> Auxiliaries(StudyConfig config) {
   std::set<std::string> main;
   StudyConfig without = config;
@@ -261,7 +261,7 @@ TEST(PlanStudy, AnAuxiliaryCellThatIsComparedTooIsPlannedOnce) {
   config.world_sizes = {1, 2, 4};
   config.trainers = {"single", "ddp"};
   config.scalings = {Scaling::kWeak};
-  // single with batch 64 is the base case already.
+  // single with batch 64 is already the base case.
   EXPECT_THAT(
       Auxiliaries(config),
       UnorderedElementsAre("ddp-x2-batch64-nocomm 3", "ddp-x4-batch64-nocomm 3",
@@ -353,7 +353,7 @@ TEST(RunArguments, SayWhatTheRunIs) {
   for (const char* expected : {"--record=/out/a.jsonl", "--batch_size=32",
                                "--nproc=2", "--max_steps=60", "--threads=4",
                                "--seed=0", "--memory=true", "--lr=0.01",
-                               // 64 examples of 2 ranks in 60 steps
+                               // 64 examples on each of 2 ranks in 60 steps.
                                "--train_size=7680", "--epochs=1"}) {
     EXPECT_THAT(arguments, Contains(expected));
   }
@@ -361,7 +361,7 @@ TEST(RunArguments, SayWhatTheRunIs) {
               Each(Not(StartsWith("--nproc"))));
 }
 
-// The runs that time the layers of their model.
+// Returns the runs that time the layers of their model.
 std::vector<std::string> TimedStems(
     const StudyConfig& config,
     const std::vector<PlannedRun>& fixed_memory = {}) {
@@ -375,7 +375,7 @@ std::vector<std::string> TimedStems(
 }
 
 TEST(RunArguments, LayersAreTimedOnceAndOfTheBaseCase) {
-  StudyConfig config;  // with single at batches of 16, 32 and 64
+  StudyConfig config;  // includes single at batches of 16, 32 and 64
   EXPECT_THAT(TimedStems(config), ElementsAre("single-x1-batch64-rep1"));
   config.trainers = {"ddp"};
   EXPECT_THAT(TimedStems(config), IsEmpty());
@@ -388,7 +388,7 @@ TEST(RunArguments, LayersOfASearchedBaseCaseAreTimedWhereThereIsNoOther) {
   config.scalings = config.pipeline_scalings = {Scaling::kFixedMemory};
   std::vector<PlannedRun> found = PlanStudy(config).searched;
   ASSERT_EQ(found.size(), 2u);
-  found[0].batch_size = 400;  // of ddp, 64: single runs with that too
+  found[0].batch_size = 400;  // ddp's; single runs with 64 and with 400
   EXPECT_THAT(TimedStems(config, found),
               ElementsAre("single-x1-batch400-rep1"));
   config.scalings = {Scaling::kStrong, Scaling::kFixedMemory};

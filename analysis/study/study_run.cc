@@ -29,7 +29,7 @@ absl::Status Wrong(const std::string& path, const Parts&... parts) {
   return absl::FailedPreconditionError(absl::StrCat(path, ": ", parts...));
 }
 
-// What a run of config.max_steps steps, or of the benchmark, must have.
+// Checks the records of a run of config.max_steps steps, or of the benchmark.
 absl::Status CheckRecords(const RunTrace& run, const StudyConfig& config,
                           const PlannedRun& planned, const std::string& path) {
   const RunRecord& opened = run.ranks[0].run;
@@ -60,7 +60,7 @@ absl::Status CheckRecords(const RunTrace& run, const StudyConfig& config,
   return Wrong(path, "holds ", steps, " steps instead of ", config.max_steps);
 }
 
-// The one run that the file of a finished run must hold.
+// Returns the only run that the file of a finished run may contain.
 absl::StatusOr<RunTrace> LoadChecked(const StudyConfig& config,
                                      const PlannedRun& planned,
                                      const std::string& path) {
@@ -80,7 +80,7 @@ absl::Duration Since(Clock::time_point start) {
   return absl::FromChrono(Clock::now() - start);
 }
 
-// "1612 images/s, 5.2 s".
+// Returns "1612 images/s, 5.2 s".
 std::string Achieved(const RunTrace& run, const StudyConfig& config,
                      absl::Duration elapsed) {
   const std::string seconds =
@@ -93,8 +93,8 @@ std::string Achieved(const RunTrace& run, const StudyConfig& config,
                          unit.RateName(), seconds);
 }
 
-// Makes runs, with a line for each: "[ 3/20] ddp x2, batch 32 per rank, run 1:
-// 1612 images/s, 5.2 s; about 1m20s left".
+// Executes runs, with a line for each: "[ 3/20] ddp x2, batch 32 per rank, run
+// 1: 1612 images/s, 5.2 s; about 1m20s left".
 class StudyRunner {
  public:
   StudyRunner(const StudyConfig& config, RunTimes times)
@@ -105,8 +105,8 @@ class StudyRunner {
     result_.runs.push_back(std::move(run));
   }
 
-  // Makes the first of `left`, the runs that are missing. False: the study was
-  // interrupted.
+  // Executes the first of `left`, the missing runs. Returns false if the study
+  // was interrupted.
   bool RunNext(absl::Span<const PlannedRun> left, HeldSignals& signals) {
     const PlannedRun& run = left.front();
     left.remove_prefix(1);
@@ -133,7 +133,8 @@ class StudyRunner {
     return goes_on;
   }
 
-  // The order in which the folder is read: the same runs, the same answer.
+  // Sorts the runs in the order of reading the folder, so that the answer is
+  // the same.
   StudyResult Take() {
     absl::c_sort(result_.runs, [](const RunTrace& a, const RunTrace& b) {
       return a.source < b.source;
@@ -147,8 +148,8 @@ class StudyRunner {
     int failed = 0;
   };
 
-  // Makes the run, unless its configuration has only failed so far; returns
-  // what to print.
+  // Executes the run, unless its configuration has only failed so far. Returns
+  // the text to print.
   absl::StatusOr<std::string> Outcome(const PlannedRun& run,
                                       HeldSignals& signals) {
     Tally& tally = tallies_[run.CellStem()];
@@ -160,7 +161,7 @@ class StudyRunner {
     const absl::Duration elapsed = Since(start);
     if (!trace.ok()) {
       ++tally.failed;
-      if (tally.done == 0) times_.Add(run, 0);  // others are skipped
+      if (tally.done == 0) times_.Add(run, 0);  // the others are skipped
       return trace.status();
     }
     times_.Add(run, absl::ToDoubleSeconds(elapsed));
@@ -184,7 +185,7 @@ class StudyRunner {
   const StudyConfig& config_;
   const bool on_terminal_ = isatty(STDOUT_FILENO) == 1;
   RunTimes times_;
-  size_t count_ = 0;                      // of runs made
+  size_t count_ = 0;                      // number of executed runs
   std::map<std::string, Tally> tallies_;  // by cell
   StudyResult result_;
 };
@@ -204,7 +205,7 @@ absl::StatusOr<RunTrace> MakeRun(const StudyConfig& config,
   ASSIGN_OR_RETURN(const std::string binary,
                    ProgramPath(config.trainer_dir, planned.trainer));
   std::error_code error;
-  fs::remove(paths.incomplete, error);  // runs append to what is there
+  fs::remove(paths.incomplete, error);  // runs append to existing files
   Command command;
   command.arguments = RunCommandLine(config, planned, binary, paths.incomplete);
   command.output_path = paths.log;

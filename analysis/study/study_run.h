@@ -1,5 +1,5 @@
-// The runs of a study: each started, awaited and checked, or found finished;
-// one at a time, with progress and what failed on the standard output.
+// Executes the runs of a study one at a time, or finds them finished; checks
+// them, and prints progress and failures to the standard output.
 #ifndef RANKWISE_ANALYSIS_STUDY_STUDY_RUN_H_
 #define RANKWISE_ANALYSIS_STUDY_STUDY_RUN_H_
 
@@ -15,41 +15,41 @@
 namespace rankwise {
 
 struct RunPaths {
-  std::string record;      // DIR/STEM.jsonl, once the run has ended well
-  std::string incomplete;  // where it is written until then
+  std::string record;      // DIR/STEM.jsonl, after success
+  std::string incomplete;  // the same before success
   std::string log;         // DIR/logs/STEM.log
 };
 
 RunPaths PathsOfRun(const std::string& dir, const PlannedRun& run);
 
-// Runs `planned` to its end and checks that it recorded what it should. Fails
-// as RunCommand does (programs.h), and where the records are wrong.
+// Runs `planned` to its end and checks its records. Fails if RunCommand does
+// (programs.h), or if the records are wrong.
 absl::StatusOr<RunTrace> MakeRun(const StudyConfig& config,
                                  const PlannedRun& planned,
                                  HeldSignals& signals);
 
-// The records of `planned` where config.output_dir has all of them. NotFound if
-// there are none; FailedPrecondition if they belong to another run or are
-// truncated. Changes nothing.
+// Returns the records of `planned` if config.output_dir has all of them.
+// NotFound if there are none; FailedPrecondition if they belong to another run
+// or are truncated. Changes nothing.
 absl::StatusOr<RunTrace> LoadFinishedRun(const StudyConfig& config,
                                          const PlannedRun& planned);
 
-// The same, but records of another run, and truncated ones, are renamed to
-// RunPaths::incomplete, and are NotFound too.
+// LoadFinishedRun, but renames records of another run, and truncated ones, to
+// RunPaths::incomplete, and returns NotFound for them, too.
 absl::StatusOr<RunTrace> FindFinishedRun(const StudyConfig& config,
                                          const PlannedRun& planned);
 
 struct StudyResult {
-  // By file name, those among them that were found finished.
+  // by file name, including those found finished
   std::vector<RunTrace> runs;
-  std::vector<std::string> failed;  // one line for each
+  std::vector<std::string> failed;  // one line each
 };
 
-// Makes the runs of `plan` that the folder has not finished yet, until one of
-// `signals` comes; one line of progress a run, with the time left by `times`
-// and by the runs that were made. A failed run is reported with
-// its last lines, and the study goes on, without the other repetitions of a
-// configuration that has only failed.
+// Executes the runs of `plan` that are not finished in the folder, until one of
+// `signals` arrives. Prints a line of progress per run, with the remaining time
+// estimated from `times` and the completed runs. A failed run is reported with
+// its last lines of output; the study continues, without the other repetitions
+// of a configuration that has only failed.
 StudyResult RunStudy(const StudyConfig& config,
                      const std::vector<PlannedRun>& plan, RunTimes times,
                      HeldSignals& signals);

@@ -1,5 +1,5 @@
-// The study from its command line to its exit code, with trainers that only
-// write records (fake_trainer_for_test.cc).
+// Tests the study through its command line, with fake trainers that only write
+// records (fake_trainer_for_test.cc).
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -157,7 +157,7 @@ TEST_F(StudyTest, WritesTheReport) {
   EXPECT_EQ(ReadFile("out/report.html"), report);
 }
 
-// As are run ids and the day in the title, in any time zone.
+// Run ids and the day in the title are in UTC, too.
 TEST_F(StudyTest, ItsFolderIsNamedInUtc) {
   const auto name_now = [] {
     return absl::FormatTime("%Y%m%d-%H%M%SZ", absl::Now(), absl::UTCTimeZone());
