@@ -1,4 +1,4 @@
-// Compares two sets of records; the exit code says whether B is worse than A.
+// Compares two sets of records; the exit code indicates whether B is worse than A.
 
 #include <cstdio>
 #include <filesystem>
@@ -123,7 +123,7 @@ absl::StatusOr<int> Compare(const std::string& path_a,
   return GateExitCode(comparison, missing);
 }
 
-// Returns the exit code. 1 means worse, so every failure is kBadUsage.
+// Returns the exit code. As 1 means worse, every failure is kBadUsage.
 int Run(const std::string& path_a, const std::string& path_b) {
   const absl::StatusOr<ChangeConfig> config = ConfigFromFlags();
   absl::Status usage = config.status();

@@ -1,4 +1,4 @@
-// The binary from its command line to its exit code.
+// Tests the binary through its command line.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -30,14 +30,14 @@ class CompareTest : public testing::Test {
     fs::create_directories(root_);
   }
 
-  // Started where the binary's runfiles are, with paths as typed in root_.
+  // Runs in the binary's runfiles, with paths relative to root_.
   Outcome Compare(const std::string& arguments) {
     return RunShell(absl::StrCat("BUILD_WORKING_DIRECTORY=", root_.string(),
                                  " analysis/compare/compare ", arguments,
                                  " 2>&1"));
   }
 
-  // A folder of `runs` runs of ddp on 2 ranks.
+  // Writes a folder of `runs` runs of ddp on 2 ranks.
   void Study(const std::string& folder, double step_seconds, int runs = 5,
              int64_t batch_size = 64) {
     std::vector<double> steps;
@@ -47,7 +47,7 @@ class CompareTest : public testing::Test {
     StudyOf(folder, steps, batch_size);
   }
 
-  // The same with the step seconds of each run.
+  // Writes a folder of runs with these step durations.
   void StudyOf(const std::string& folder,
                const std::vector<double>& step_seconds,
                int64_t batch_size = 64) {
@@ -73,7 +73,7 @@ class CompareTest : public testing::Test {
   }
 
   const fs::path root_;
-  std::string source_hash_ = "a";  // of what Study() makes
+  std::string source_hash_ = "a";  // of the records written by Study()
   bool with_memory_ = false;       // whether Study() records memory
   int64_t peak_bytes_ = 1000;
 };

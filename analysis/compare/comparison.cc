@@ -24,7 +24,7 @@ using Values = std::map<std::string, std::string>;
 
 enum class Missing { kDiffers, kFits };
 
-// "NAME: VALUE and VALUE" for each entry that differs.
+// Returns "NAME: VALUE and VALUE" for each entry that differs.
 std::vector<std::string> Differences(const Values& a, const Values& b,
                                      const char* prefix, Missing missing) {
   std::vector<std::string> result;
@@ -45,7 +45,7 @@ std::vector<std::string> Differences(const Values& a, const Values& b,
   return result;
 }
 
-// The flags that differ, and those that only one side has.
+// Describes the flags that differ, and those that only one side has.
 std::string Remark(const Configuration& a, const Configuration& b) {
   std::vector<std::string> remarks =
       Differences(a.flags, b.flags, "--", Missing::kFits);
@@ -63,7 +63,7 @@ std::string Remark(const Configuration& a, const Configuration& b) {
   return absl::StrJoin(remarks, ", ");
 }
 
-// What must be equal in the two configurations of a pair.
+// The conditions for pairing two configurations.
 struct Criterion {
   bool same_cpus = true;
   Missing missing_flags = Missing::kDiffers;
@@ -107,8 +107,8 @@ Interval Minus(const Interval& interval, double limit) {
   return {interval.low - limit, interval.high - limit};
 }
 
-// The 95 % interval of how far x exceeds y plus the threshold; negative within
-// it. The threshold is `negligible` if that is above 0, otherwise relative.
+// Returns the 95 % interval of x - y - threshold; negative within the
+// threshold, which is `negligible` if that is above 0, otherwise relative to y.
 Interval Excess(const std::vector<double>& x, std::vector<double> y,
                 double threshold, double negligible) {
   if (negligible > 0) return Minus(DifferenceInterval(x, y), negligible);
@@ -117,7 +117,8 @@ Interval Excess(const std::vector<double>& x, std::vector<double> y,
   return DifferenceInterval(x, y);
 }
 
-// From the intervals of B's excess in the bad and in the good direction.
+// Derives the verdict from the intervals of B's excess in the bad and in the
+// good direction.
 Verdict VerdictOf(const Interval& worse, const Interval& better) {
   if (worse.low > 0) return Verdict::kWorse;
   if (better.low > 0) return Verdict::kBetter;
@@ -133,7 +134,8 @@ Verdict VerdictOfRatio(const Interval& ratio, bool higher_is_better,
   return VerdictOf(Minus(worse, 1 + threshold), Minus(better, 1 + threshold));
 }
 
-// The change without corrected_p; its verdict depends on the interval alone.
+// Returns the change without corrected_p; its verdict depends only on the
+// interval.
 Change Measure(const ConfigurationPair& pair, const Metric& metric,
                const std::vector<double>& a, const std::vector<double>& b,
                double threshold) {
@@ -202,9 +204,9 @@ void AddChanges(const ConfigurationPair& pair, const ChangeConfig& config,
 }
 
 // Some of many intervals lie beyond the threshold by chance, so kWorse and
-// kBetter also need a p that is corrected for their number. Passing a gate
-// needs no correction, because all figures must pass (an intersection-union
-// test, Berger 1982).
+// kBetter also require a p corrected for their number. Passing a gate needs no
+// correction, because all figures must pass (an intersection-union test, Berger
+// 1982).
 void CorrectForMany(double alpha, std::vector<Change>& changes) {
   std::vector<double> p_values;
   for (const Change& change : changes) p_values.push_back(change.p_value);
@@ -273,7 +275,7 @@ std::string FormatValue(const Metric& metric, double value) {
   } else if (metric.unit == Metric::Unit::kBytes) {
     prefixes = {{1e9, "GB"}, {1e6, "MB"}, {1e3, "KB"}, {1, "B"}};
   }
-  // The largest prefix that the value reaches, else the smallest one.
+  // The largest prefix that the value reaches, else the smallest.
   const auto reached = std::find_if(prefixes.begin(), std::prev(prefixes.end()),
                                     [value](const auto& prefix) {
                                       return !(std::abs(value) < prefix.first);
@@ -293,7 +295,7 @@ Pairing PairConfigurations(absl::Span<const Configuration> a,
     }
   }
   absl::c_sort(pairing.pairs, [](const auto& one, const auto& other) {
-    return one.a < other.a;  // the order of `a`
+    return one.a < other.a;  // the order of the argument `a`
   });
   return pairing;
 }

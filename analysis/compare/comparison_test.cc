@@ -17,7 +17,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// 5 values around 1 that differ by up to 2 %.
+// Returns 5 values around `centre` that differ by up to 2 %.
 std::vector<double> Around(double centre) {
   return {0.99 * centre, centre, 1.01 * centre, 0.995 * centre, 1.005 * centre};
 }
@@ -25,7 +25,7 @@ std::vector<double> Around(double centre) {
 struct MetricSample {
   std::string metric;
   std::vector<double> values;
-  double step_seconds = 0;  // of a part of the step
+  double step_seconds = 0;  // of the step that contains the metric
 };
 
 RecordSet SetOf(const std::vector<MetricSample>& samples) {
@@ -165,7 +165,7 @@ TEST(Verdict, OneRepetitionIsNeverARegression) {
 }
 
 TEST(Verdict, IsByThePCorrectedForTheNumberOfFigures) {
-  // A p of 0.016, which is below 0.05 of one figure and not of five.
+  // A p of 0.016, significant for one figure, but not for five.
   const MetricSample a{"step_seconds", {1, 1.02, 1.04, 1.06, 1.08}};
   const MetricSample b{"step_seconds", {1.06, 1.08, 1.12, 1.15, 1.16}};
   ChangeConfig config;
@@ -201,7 +201,7 @@ TEST(Verdict, RepetitionsWithZeroAreComparedByTheirMeans) {
 }
 
 TEST(Verdict, RepetitionsWithZeroAreJudgedByTheThresholdToo) {
-  // Without step_seconds only the threshold counts.
+  // Without step_seconds, only the threshold applies.
   const MetricSample a{"data_wait_seconds", {0, 0.01, 0.011, 0.01, 0.01, 0.01}};
   const MetricSample b{"data_wait_seconds", {0.011, 0.012, 0.012, 0.012}};
   const auto verdict = [&](double threshold) {
@@ -217,7 +217,7 @@ TEST(Verdict, RepetitionsWithZeroAreJudgedByTheThresholdToo) {
 }
 
 TEST(Verdict, SmallPartsOfTheStepDoNotCount) {
-  // Twice the wait for data, but 0.2 % of the step.
+  // Twice the wait for data, but only 0.2 % of the step.
   const MetricSample a{"data_wait_seconds", Around(0.0002), 0.1};
   const MetricSample b{"data_wait_seconds", Around(0.0004), 0.1};
   EXPECT_EQ(Compare(a, b).verdict, Verdict::kEquivalent);

@@ -43,7 +43,7 @@ std::string RatioText(const Change& change) {
                                      : "from 0";
 }
 
-// "5 runs", or "5/4 runs" if the sides differ.
+// Returns "5 runs", or "5/4 runs" if the sides differ.
 std::string RepetitionsText(const Change& change) {
   std::string count = absl::StrCat(change.repetitions_a);
   if (change.repetitions_b != change.repetitions_a) {
@@ -54,7 +54,7 @@ std::string RepetitionsText(const Change& change) {
   return absl::StrCat(count, " ", change.unit, one ? "" : plural);
 }
 
-// A row for each change for which `shows` returns true.
+// Adds a row for each change for which `shows` returns true.
 Table TableOf(const Comparison& comparison, bool (*shows)(const Change&)) {
   Table table;
   for (const Change& change : comparison.changes) {
@@ -106,13 +106,13 @@ std::string UnitNotes(const Comparison& comparison) {
   return notes;
 }
 
-// "2 of 3 figures".
+// Returns "2 of 3 figures".
 std::string FiguresText(size_t some, const Comparison& comparison) {
   return absl::StrCat(some, " of ", comparison.changes.size(), " figures");
 }
 
-// The meaning of repetitions and columns, and the number of figures with too
-// few repetitions.
+// Explains repetitions and columns, and counts the figures with too few
+// repetitions.
 std::string Notes(const Comparison& comparison) {
   std::string notes = UnitNotes(comparison);
   const auto tests = absl::c_count_if(
@@ -141,7 +141,7 @@ std::string Notes(const Comparison& comparison) {
   return notes;
 }
 
-// The first `limit` figures with `verdict`: "ddp on 2 ranks, batch 32,
+// Lists the first `limit` figures with `verdict`: "ddp on 2 ranks, batch 32,
 // step_seconds (1.030 [0.900, 1.170]); ...".
 std::string FiguresWith(Verdict verdict, const Comparison& comparison,
                         size_t limit) {
@@ -162,7 +162,7 @@ std::string FiguresWith(Verdict verdict, const Comparison& comparison,
   return absl::StrJoin(figures, "; ");
 }
 
-// For a comparison without worse or inconclusive figures.
+// Describes a comparison without worse or inconclusive figures.
 std::string PassedLine(const Comparison& comparison, const std::string& by) {
   const size_t count = comparison.changes.size();
   const std::string all =
@@ -202,7 +202,7 @@ std::string ResultLines(const Comparison& comparison, double threshold) {
   return text.empty() ? PassedLine(comparison, by) : text;
 }
 
-// Comparison::remarks, and runs, rows and lines that were left out of a side.
+// Lists Comparison::remarks, and the runs, rows and lines left out of a side.
 std::string Remarks(const RecordSet& a, const RecordSet& b,
                     const Comparison& comparison) {
   std::string text;
@@ -221,7 +221,7 @@ std::string Heading(absl::string_view verdict) {
   return absl::StrCat("### Performance: ", verdict, "\n\n");
 }
 
-// Escapes all characters that Markdown would interpret.
+// Escapes all characters that Markdown interprets.
 std::string EscapeMarkdown(absl::string_view text) {
   std::string escaped;
   for (const char c : text) {
@@ -231,7 +231,7 @@ std::string EscapeMarkdown(absl::string_view text) {
   return escaped;
 }
 
-// The lines of `text` as a list.
+// Formats the lines of `text` as a list.
 std::string MarkdownLines(absl::string_view text) {
   std::string list;
   for (const absl::string_view line :
@@ -245,7 +245,7 @@ std::string MarkdownRow(const std::vector<std::string>& cells) {
   return absl::StrCat("| ", absl::StrJoin(cells, " | "), " |\n");
 }
 
-// The changes that are not equivalent, of which there is at least one.
+// Formats the changes that are not equivalent; there must be one.
 std::string MarkdownTable(const Comparison& comparison) {
   const Table table = TableOf(comparison, [](const Change& change) {
     return change.verdict != Verdict::kEquivalent;

@@ -1,6 +1,6 @@
 // Error rates and power of the verdicts, from simulated records with a known
-// truth to the printed line and the exit code. The rates in docs/compare.md are
-// those of
+// truth to the printed line and the exit code. docs/compare.md lists the rates
+// of
 //   ./bazelw test //analysis/compare:error_rates_test
 //   --test_env=TRIALS_TIMES=20 --test_timeout=3600 --test_output=all
 
@@ -36,7 +36,7 @@ double Student3(Random& random) {
   return std::student_t_distribution<double>(3)(random) / std::sqrt(3);
 }
 
-using Draw = double (*)(Random& random);  // of standard deviation 1
+using Draw = double (*)(Random& random);  // with standard deviation 1
 
 // Cells of ddp that differ only in their learning rate.
 struct Scenario {
@@ -46,7 +46,7 @@ struct Scenario {
   int repetitions = 5;    // per side
   int cells = 10;
   double factor = 1;     // multiplies B's step times
-  int slower_cells = 0;  // `factor` applies to the last ones; 0: to all
+  int slower_cells = 0;  // cells at the end to which `factor` applies; 0: all
   // If not 0, `factor` and noise apply to this exposed communication, and the
   // step takes exactly 0.1 s.
   double exposed_seconds = 0;
@@ -91,7 +91,7 @@ struct Rates {
   }
 };
 
-// `trials` times the environment variable TRIALS_TIMES.
+// Multiplies `trials` by the environment variable TRIALS_TIMES.
 int Trials(int trials) {
   int times = 1;
   const char* more = std::getenv("TRIALS_TIMES");
@@ -99,7 +99,7 @@ int Trials(int trials) {
                                                            : trials;
 }
 
-// The printed lines and the exit code agree.
+// Checks that the printed lines and the exit code agree.
 void ExpectAgreement(const std::string& text, int code) {
   EXPECT_EQ(absl::StrContains(text, "\nWorse by more than "), code == 1);
   const bool inconclusive = absl::StrContains(text, "\nCannot say for ");
@@ -138,7 +138,8 @@ ChangeConfig StepSecondsWithin(double threshold) {
   return config;
 }
 
-// `rate` plus three standard deviations of its estimate from `cases` cases.
+// Returns `rate` plus three standard deviations of its estimate from `cases`
+// cases.
 double AtMost(double rate, int cases) {
   return rate + 3 * std::sqrt(rate * (1 - rate) / cases);
 }
@@ -163,7 +164,7 @@ class ErrorRates : public testing::TestWithParam<Repeated> {
   }
 };
 
-// With a threshold of 0, p alone decides: a larger one makes fewer errors.
+// With a threshold of 0, only p decides: a larger threshold makes fewer errors.
 TEST_P(ErrorRates, EqualCodeIsSeldomWorse) {
   const int trials = Trials(200);
   Scenario scenario = MakeScenario(0.1);

@@ -18,8 +18,8 @@
 namespace rankwise {
 namespace {
 
-// Seconds in `part` of a step: mean over the steps after warm-up and over the
-// ranks that train.
+// Returns the mean seconds of `part` over the steps after warm-up and over the
+// training ranks.
 double MeanSeconds(const RunTrace& run, const ThroughputConfig& config,
                    double StepRecord::*part) {
   double sum = 0, steps = 0;
@@ -33,7 +33,7 @@ double MeanSeconds(const RunTrace& run, const ThroughputConfig& config,
   return sum / steps;
 }
 
-// All flags but those that only say what is written where.
+// Returns all flags except those that only affect output.
 std::map<std::string, std::string> TrainerFlags(const RunRecord& run) {
   std::map<std::string, std::string> flags = run.flags;
   std::erase_if(flags, [](const auto& flag) {
@@ -49,7 +49,7 @@ std::map<std::string, std::vector<double>> SamplesOf(
   std::map<std::string, std::vector<double>> samples = {
       {"step_seconds", cell.Values(&Throughput::step_seconds)},
       {"examples_per_second", cell.Values(&Throughput::examples_per_second)}};
-  // Communication waits are not known within captured steps.
+  // Waits for communication are unknown within captured steps.
   const bool knows_waits =
       !std::isnan(Median(cell.Values(&Throughput::comm_wait_share)));
   for (size_t index : cell.run_indices) {
@@ -87,10 +87,10 @@ Configuration ConfigurationOf(const Cell& cell, absl::Span<const RunTrace> runs,
 
 using Identity = std::map<std::string, std::string>;
 
-// The flags of comm_bench that change what is measured without being part of a
-// collective record; the others choose rows, or say how long to measure them.
-// Flags with an empty, zero or false value are dropped, because not every
-// binary has every flag.
+// Returns the flags of comm_bench that affect the measurement but are not part
+// of a collective record; the others select rows, or the duration of their
+// measurement. Omits flags with an empty, zero or false value, because not
+// every binary has every flag.
 Identity CallFlags(const RunRecord& run) {
   const std::set<std::string> kept = {"arrival_us", "check_collectives",
                                       "traffic", "traffic_skew"};
@@ -134,7 +134,7 @@ Identity IdentityOf(const RunTrace& launch, const CollectiveRow& of_ranks) {
                        {"device", DeviceKind(run)}};
   if (!row.ranks.empty() && row.concurrent_groups > 0)
     identity["groups at once"] = absl::StrCat(row.concurrent_groups);
-  // The same call, measured once more by the same launch.
+  // The same call, measured again in the same launch.
   if (of_ranks.turn > 0) identity["turn"] = absl::StrCat(of_ranks.turn + 1);
   return identity;
 }
@@ -176,11 +176,11 @@ void AddOnce(std::string text, std::vector<std::string>& texts) {
   texts.push_back(std::move(text));
 }
 
-// The order of the rows: collective, bytes, identity, flags, kinds of CPU.
+// order of the rows: collective, bytes, identity, flags, CPU models
 using Key = std::tuple<std::string, int64_t, Identity, Identity, std::string>;
 using Configurations = std::map<Key, Configuration>;
 
-// Adds a launch's row; else why it is left out.
+// Adds a launch's row; returns why it is left out, or "".
 std::string AddRow(const RunTrace& launch, const CollectiveRow& row,
                    CallUnit unit, Configurations& configurations) {
   const RunRecord& run = launch.ranks[0].run;
@@ -212,7 +212,7 @@ std::string MadeBy(const RunRecord& run) {
                       run.host.cpu_model);
 }
 
-// What differs in nothing else gets the CPU into the name.
+// Adds the CPU to names that are otherwise equal.
 void SeparateByCpu(std::vector<Configuration>& configurations) {
   std::map<std::string, std::set<std::string>> cpus;
   for (const Configuration& c : configurations) cpus[c.name].insert(c.cpus);

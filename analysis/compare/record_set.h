@@ -1,4 +1,4 @@
-// One side of a comparison: what was measured of each configuration, a value
+// One side of a comparison: the measurements of each configuration, one value
 // per repetition.
 #ifndef RANKWISE_ANALYSIS_COMPARE_RECORD_SET_H_
 #define RANKWISE_ANALYSIS_COMPARE_RECORD_SET_H_
@@ -19,50 +19,52 @@
 
 namespace rankwise {
 
-// What counts as a repetition of a collective.
+// The repetitions of a collective.
 enum class CallUnit {
-  kLaunch,     // a launch of the job: its median over the iterations
-  kIteration,  // every iteration, as if those of a launch were independent
+  kLaunch,     // launches of the job: the median over the iterations
+  kIteration,  // iterations, as if those of a launch were independent
 };
 
 // A cell of trainers, or a row of comm_bench, with its repetitions.
 struct Configuration {
   std::string name;  // "ddp on 2 ranks, batch 32"
   std::string unit;  // "run", "launch", "iteration"
-  // What it is; equal in configurations that are compared.
+  // properties that must be equal in configurations to be compared
   std::map<std::string, std::string> identity;
-  // Equal too, where both have the flag.
+  // must be equal, too, if both have the flag
   std::map<std::string, std::string> flags;
-  std::string cpus;  // that it ran on; may differ between A and B
-  std::vector<std::string> code_versions;  // of its repetitions, each once
-  // A metric's name (kMetrics) -> one value per repetition that has it.
+  std::string cpus;  // CPU models; may differ between A and B
+  // of its repetitions, without duplicates
+  std::vector<std::string> code_versions;
+  // metric's name (kMetrics) -> one value per repetition that has it
   std::map<std::string, std::vector<double>> samples;
-  // Only of a row of comm_bench: CollectiveRecord::bytes, GroupSize and
+  // Only for rows of comm_bench: CollectiveRecord::bytes, GroupSize and
   // CollectiveRecord::bus_factor.
   int64_t bytes = 0;
   int64_t ranks = 1;
   double bus_factor = std::numeric_limits<double>::quiet_NaN();
 };
 
-// "ddp on 2 ranks, batch 32".
+// Returns "ddp on 2 ranks, batch 32".
 std::string CellLabel(const Cell& cell);
 
-// CellLabel, then ", without communication" for an ablation, then the flags
-// that differ between cells with the same label, except flags that name files:
-// "ddp on 2 ranks, batch 32, --lr=0.1".
+// Returns CellLabel, followed by ", without communication" for an ablation and
+// by the flags that differ between cells with the same label, except flags that
+// name files: "ddp on 2 ranks, batch 32, --lr=0.1".
 std::vector<std::string> CellLabels(absl::Span<const Cell> cells);
 
-// One per cell; a repetition is a run. Runs of comm_bench are passed over,
-// those that cannot be measured are appended to `left_out` with the reason.
+// Returns one configuration per cell; a repetition is a run. Skips runs of
+// comm_bench; appends those that cannot be measured to `left_out` with the
+// reason.
 std::vector<Configuration> TrainerConfigurations(
     absl::Span<const RunTrace> runs, const ThroughputConfig& config,
     std::vector<std::string>* left_out);
 
-// One per row: collective, bytes, dtype, operation, world size, number of
-// hosts, and how it was called. The time of a call is that of the slowest rank,
-// iterations that started late left out; of a launch it is the median over its
-// iterations. Rows that a rank of a launch lacks or on which its ranks disagree
-// are appended to `left_out`.
+// Returns one configuration per row: collective, bytes, dtype, operation, world
+// size, number of hosts, and the way of calling it. A call's time is the
+// slowest rank's, excluding iterations that started late; a launch's is the
+// median over its iterations. Appends rows without a rank's record, or with
+// disagreeing ranks, to `left_out`.
 std::vector<Configuration> CallConfigurations(
     absl::Span<const RunTrace> runs, CallUnit unit,
     std::vector<std::string>* left_out);
@@ -75,23 +77,24 @@ struct RecordSetConfig {
 struct RecordSet {
   std::string path;
   size_t runs = 0;
-  size_t jobs = 0;                   // that they are parts of (JobsOf)
-  std::vector<std::string> made_by;  // commit, torch and CPU, each once
+  size_t jobs = 0;  // number of jobs (JobsOf)
+  // commit, torch and CPU, without duplicates
+  std::vector<std::string> made_by;
   std::vector<Configuration> configurations;
-  std::vector<std::string> left_out;  // runs, rows and lines, and why
+  std::vector<std::string> left_out;  // runs, rows and lines, with reasons
   std::set<std::string> run_ids;
 };
 
 RecordSet MeasureRecordSet(absl::Span<const RunTrace> runs,
                            const RecordSetConfig& config);
 
-// Of a record file, or of all *.jsonl in a folder. Fails where there are none,
-// where one cannot be read, and where nothing in them can be measured.
+// Measures a record file, or all *.jsonl in a folder. Fails if there are none,
+// if one cannot be read, or if nothing in them can be measured.
 absl::StatusOr<RecordSet> LoadRecordSet(const std::string& path,
                                         const RecordSetConfig& config);
 
-// Fails where repetitions of one configuration ran different or unknown code:
-// they measure no one thing. A and B may be of different code.
+// Fails if repetitions of one configuration ran different or unknown code, and
+// so do not measure the same thing. A and B may be of different code.
 absl::Status CheckCode(const RecordSet& set);
 
 }  // namespace rankwise

@@ -135,7 +135,7 @@ CollectiveRecord Row(int64_t rank, int64_t bytes,
   return row;
 }
 
-// Two ranks, one of them twice as slow, of one size.
+// Returns a launch of two ranks, one twice as slow, with one size.
 RunTrace Launch(const std::vector<double>& seconds, int64_t bytes = 8) {
   RunTrace run{"bench.jsonl", {}};
   for (int64_t rank : {0, 1}) {
@@ -212,7 +212,7 @@ TEST(CallConfigurations, WaysOfCallingAndTimingAreNotMixed) {
   change(2, [](CollectiveRecord& row) { row.timing = "events"; });
   change(3, [](CollectiveRecord& row) { row.graph = true; });
   change(4, [](CollectiveRecord& row) { row.registered = true; });
-  // NCCL tells on rank 0 alone.
+  // NCCL reports its choice on rank 0 only.
   launches[5].ranks[0].collectives[0].algorithm = "RING";
   launches[5].ranks[0].collectives[0].protocol = "LL";
   launches[6].ranks[0].collectives[0].algorithm = "TREE";
@@ -235,7 +235,7 @@ TEST(CallConfigurations, AGroupsRowHasTheGroupsRanksAndFactor) {
     trace.collectives[0].group_size = 2;
     trace.collectives[0].bus_factor = 1;
   }
-  RunTrace older = launch;  // of before schema 1.5
+  RunTrace older = launch;  // before schema 1.5
   for (RankTrace& trace : older.ranks) {
     trace.collectives[0].group_size = 0;
     trace.collectives[0].bus_factor = std::nan("");
@@ -260,7 +260,7 @@ TEST(CallConfigurations, WhatTheFakeBackendPretendsIsPartOfIt) {
   EXPECT_EQ(found[0].flags.size(), 1u);
 }
 
-// One rank on each host.
+// Places one rank on each host.
 void SpreadOverHosts(RunTrace& run) {
   for (RankTrace& trace : run.ranks) {
     trace.run.hosts = trace.run.world_size;
