@@ -9,7 +9,7 @@
 namespace rankwise {
 namespace {
 
-constexpr double kSearches = 2;  // for a split, and for a segment
+constexpr double kSearches = 2;  // one for a split, one for a segment
 
 struct Segment {
   size_t from = 0, to = 0;
@@ -47,8 +47,9 @@ struct Side {
   }
 };
 
-// The square of Student's two-sample t, without the most extreme value of each
-// side in the direction of the difference, so that one outlier is not a level.
+// Returns the square of Student's two-sample t, without the most extreme value
+// of each side in the direction of the difference, so that one outlier is not a
+// level.
 double SquaredT(const Side& inside, const Side& outside) {
   const bool higher = inside.moments.Mean() > outside.moments.Mean();
   const Moments a =
@@ -66,8 +67,8 @@ double SquaredT(const Side& inside, const Side& outside) {
   return difference * difference / (variance * (1 / a.count + 1 / b.count));
 }
 
-// The segment [from, to) of `values` that differs most from the other values,
-// among those for which `allowed` is true.
+// Returns the segment [from, to) of `values` that differs most from the other
+// values, among those for which `allowed` is true.
 template <typename Allowed>
 Segment MostDifferent(absl::Span<const double> values, const Allowed& allowed) {
   const size_t end = values.size();

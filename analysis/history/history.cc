@@ -99,7 +99,7 @@ absl::Status WriteHistory(const History& history, const HistoryConfig& config) {
   return WritePageFor(history, config);
 }
 
-// The exit code.
+// Returns the exit code.
 int Run(const std::vector<std::string>& paths) {
   const absl::StatusOr<HistoryConfig> config = ConfigFromFlags();
   if (!config.ok()) return Complain("history", config.status(), kBadUsage);

@@ -61,29 +61,29 @@ struct HistorySeries {
 struct History {
   std::vector<HistoryPoint> points;  // in the order of their first runs
   std::vector<HistorySeries> series;
-  size_t tested = 0;                 // series long enough to look for changes
-  std::vector<std::string> remarks;  // what was left out, and why
+  size_t tested = 0;  // number of series long enough to search for changes
+  std::vector<std::string> remarks;  // items left out, with reasons
 };
 
-// A commit's point has all runs of that CodeVersion, however far apart in time.
-// A configuration of a point continues the series with which PairConfigurations
-// pairs it. A metric that is 0 in a run has no series. InvalidArgument if two
-// runs have the same id, if a run id does not begin with the date, and if there
-// is no series.
+// A commit's point contains all runs of that CodeVersion, regardless of their
+// time. A configuration of a point continues the series with which
+// PairConfigurations pairs it. A metric that is 0 in a run has no series.
+// InvalidArgument if two runs have the same id, if a run id does not begin with
+// the date, or if there is no series.
 absl::StatusOr<History> MakeHistory(std::vector<RunTrace> runs,
                                     const HistoryConfig& config);
 
-// Whether the metric got worse.
+// Whether the change made the metric worse.
 bool IsWorse(const HistorySeries& series, const LevelChange& change);
 
-// Tables of the series and of the changes, the test, and the remarks.
+// Returns tables of the series and of the changes, the test, and the remarks.
 std::string HistoryText(const History& history, const HistoryConfig& config);
 
-// A header and a line per point of each series, quoted as in RFC 4180. Values
-// in seconds, bytes or per second.
+// Returns a header and a line per point of each series, quoted as in RFC 4180.
+// Values are in seconds, bytes or per second.
 std::string HistoryCsv(const History& history);
 
-// The input of page/history.js; units as in HistoryCsv.
+// Returns the input of page/history.js, in the units of HistoryCsv.
 nlohmann::json HistoryData(const History& history, const HistoryConfig& config);
 
 // Writes the page atomically. `plotly_js` is the path of plotly.min.js.

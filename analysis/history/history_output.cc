@@ -113,7 +113,7 @@ size_t CountChanges(const History& history) {
   return changes;
 }
 
-// The test, and the meaning of the columns.
+// Describes the test and the columns.
 std::string TestText(const History& history, const HistoryConfig& config) {
   if (history.tested == 0) {
     return absl::StrFormat(
@@ -143,7 +143,7 @@ json SeriesData(const HistorySeries& series) {
                        {"before", change.before},
                        {"after", change.after}});
   }
-  const char* const units[] = {"s", "/s", "B"};  // of Metric::Unit
+  const char* const units[] = {"s", "/s", "B"};  // in the order of Metric::Unit
   return {{"name", series.name},
           {"metric", std::string(series.metric->name)},
           {"unit", units[static_cast<int>(series.metric->unit)]},

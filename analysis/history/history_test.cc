@@ -1,4 +1,4 @@
-// The binary from its command line to its exit code and files.
+// Tests the binary through its command line, up to its files.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -30,14 +30,14 @@ class HistoryTest : public testing::Test {
     fs::create_directories(root_);
   }
 
-  // Started where the binary's runfiles are, with paths as typed in root_.
+  // Runs in the binary's runfiles, with paths relative to root_.
   Outcome History(const std::string& arguments) {
     return RunShell(absl::StrCat("BUILD_WORKING_DIRECTORY=", root_.string(),
                                  " analysis/history/history ", arguments,
                                  " 2>&1"));
   }
 
-  // Two runs of ddp in a folder of the day.
+  // Writes two runs of ddp into a folder for the day.
   void Night(int day, double step_seconds) {
     const std::string folder = absl::StrCat("night", 10 + day);
     fs::create_directories(root_ / folder);

@@ -22,7 +22,7 @@ constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
 const RunRecord& FirstRecord(const RunTrace& run) { return run.ranks[0].run; }
 
-// "2026-01-31" for the run id "20260131-235959-9f3a02c1".
+// Returns "2026-01-31" for the run id "20260131-235959-9f3a02c1".
 absl::StatusOr<std::string> DayOf(const RunTrace& run) {
   const std::string& id = FirstRecord(run).run_id;
   const absl::string_view digits = absl::string_view(id).substr(0, 8);
@@ -49,15 +49,16 @@ absl::Status CheckRunIds(absl::Span<const RunTrace> runs) {
   return absl::OkStatus();
 }
 
-// Runs of one version belong to one commit. Without a hash of its sources a run
-// is known by its commit, else by its day.
+// Runs of one version belong to one commit. A run without a hash of its sources
+// is identified by its commit, else by its day.
 std::string VersionOf(const RunRecord& run, const std::string& day) {
   const std::string version = CodeVersion(run);
   if (version != kUnknownCode) return version;
   return run.git_commit.empty() ? day : CommitText(run);
 }
 
-// The runs of each point, ordered by their ids, which begin with the time.
+// Returns the runs of each point, ordered by their ids, which begin with the
+// time.
 absl::StatusOr<std::vector<std::vector<RunTrace>>> RunsOfPoints(
     std::vector<RunTrace> runs, bool by_day) {
   std::erase_if(runs, [](const RunTrace& run) { return run.ranks.empty(); });

@@ -36,7 +36,7 @@ struct Made {
   std::string lr = "0.1";
 };
 
-// A run of ddp on the point-th day of 2026-03, of the point-th commit.
+// Returns a run of ddp on the point-th day of 2026-03, of the point-th commit.
 RunTrace MadeRun(const Made& made) {
   RunTrace run = MakeRun(
       {.world_size = 2,
@@ -55,8 +55,8 @@ RunTrace MadeRun(const Made& made) {
   return run;
 }
 
-// 10 % slower from the point `slower_from` on, with noise between points and
-// between runs.
+// Returns runs that are 10 % slower from the point `slower_from` on, with noise
+// between points and between runs.
 std::vector<RunTrace> Runs(int slower_from, std::mt19937_64& random,
                            const std::string& lr = "0.1") {
   std::normal_distribution<double> noise(0, 0.01);
@@ -182,8 +182,8 @@ TEST(MakeHistoryTest, Csv) {
             "000000000000,1,0.20000000000000001,,,,\n");
 }
 
-// From records to changes: 20 configurations, one of which is 10 % slower from
-// the middle on.
+// From records to changes: 20 configurations, one of which becomes 10 % slower
+// in the middle.
 TEST(MakeHistoryTest, FalseAndFoundChangesOverManySeries) {
   constexpr int kTrials = 60, kConfigurations = 20;
   std::mt19937_64 random(3);
