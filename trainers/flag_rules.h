@@ -21,9 +21,9 @@
 
 namespace rankwise {
 
-// A resumed run must repeat the flags that change the losses (kLosses, kBatch);
-// runs of one study must share those that do not follow the world size
-// (kLosses, kSpeed).
+// A resumed run must repeat flags that change the losses (kLosses, kBatch);
+// runs of one study share those independent of the world size (kLosses,
+// kSpeed).
 enum class FlagEffect {
   kLosses,
   kBatch,   // changes the losses, follows the world size
@@ -40,8 +40,7 @@ FlagEffect EffectOf(const std::string& flag);
 
 // `flag` and `other` are conditions on the command line: "trace": the flag
 // differs from its default; "outer=nesterov|elastic": it has one of the values;
-// "cp>1": it exceeds the value. Rules about flags that the binary lacks are
-// ignored.
+// "cp>1": it exceeds the value. Rules about missing flags are ignored.
 struct FlagRule {
   enum class Kind { kInRange, kOneOf, kNeeds, kExcludes, kOnlyOf, kNotOf };
   Kind kind;
@@ -58,8 +57,7 @@ constexpr FlagRule InRange(
   return {
       .kind = FlagRule::Kind::kInRange, .flag = flag, .low = low, .high = high};
 }
-// `values`: the allowed values, as in "adam|sgd"; a leading | also allows an
-// empty value.
+// `values`: the allowed ones, as in "adam|sgd"; a leading | also allows "".
 constexpr FlagRule OneOf(const char* flag, const char* values) {
   return {.kind = FlagRule::Kind::kOneOf, .flag = flag, .other = values};
 }

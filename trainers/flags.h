@@ -1,6 +1,5 @@
-// The command-line flags that all trainers share, in addition to
-// parallel/launch/comm_flags. Only binaries link them: libraries see the
-// structs.
+// The flags that all trainers share, in addition to parallel/launch/comm_flags.
+// Only binaries link them: libraries see the structs.
 #ifndef RANKWISE_TRAINERS_FLAGS_H_
 #define RANKWISE_TRAINERS_FLAGS_H_
 

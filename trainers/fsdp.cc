@@ -1,8 +1,8 @@
 // Sharded data parallelism (ZeRO 1 to 3, FSDP): as in ddp.cc every rank trains
 // on its share of each batch, but holds only its rows of the optimizer state,
 // the gradients and the parameters, and gathers the other rows while a layer
-// computes. Compare with ddp.cc: here the engine also determines which tensors
-// the optimizer owns.
+// computes. Compare with ddp.cc: the engine also chooses the optimizer's
+// tensors.
 
 #include <memory>
 

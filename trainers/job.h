@@ -35,8 +35,7 @@ absl::Status CheckJob(const Trainer& trainer, const Job& job);
 
 // Returns the table of --dry_run: the computed memory of the ranks, one row per
 // set of ranks with equal memory, on devices of one type. Allocates nothing;
-// cuts by measured times (--split=time) are replaced by cuts by FLOPs. Fails as
-// the ranks would.
+// replaces cuts by time (--split=time) by cuts by FLOPs. Fails as ranks would.
 absl::StatusOr<std::string> MemoryTable(const Job& job, c10::DeviceType device);
 
 }  // namespace rankwise

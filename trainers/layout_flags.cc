@@ -64,8 +64,7 @@ absl::Status CheckZeroFits(const PipelineConfig& config,
   return absl::OkStatus();
 }
 
-// Checks that a pipeline of `ranks` has a schedule, and the model enough layers
-// for its stages.
+// Checks that there is a schedule, and layers enough for its stages.
 absl::Status CheckSchedule(const ModelConfig& model,
                            const PipelineConfig& config, int ranks) {
   ASSIGN_OR_RETURN(
@@ -197,8 +196,7 @@ absl::Status CheckMesh(const PipelineConfig& config) {
 
 absl::Status CheckCuts(const ModelConfig& config, int stages) {
   ASSIGN_OR_RETURN(const ModelSpec model, MakeModelSpec(config));
-  // --split=time cuts at run time; here only the number of layers can be
-  // checked.
+  // --split=time cuts at run time; only the number of layers is known here.
   const std::string split = FlagOr<std::string>("split", "flops");
   return SplitModel(model, split == "time" ? "layers" : split, stages).status();
 }

@@ -32,8 +32,7 @@ absl::Status BadDevices(const std::string& why);
 // Checks that schedule, stages and ranks fit, in one process or several.
 absl::Status CheckStages(const ModelConfig& model,
                          const PipelineConfig& config);
-// Checks that --mesh_order names all axes, and copies of the model fill
-// --nproc.
+// Checks that --mesh_order names all axes, and whole copies fill --nproc.
 absl::Status CheckMesh(const PipelineConfig& config);
 // Checks that --split can cut the model into `stages` stages.
 absl::Status CheckCuts(const ModelConfig& model, int stages);

@@ -17,8 +17,7 @@
 namespace rankwise {
 
 // Division of a job's work among its ranks, read alike by the launcher, each
-// rank and --dry_run. By default every rank has the whole model and its share
-// of the data.
+// rank and --dry_run. By default ranks have the whole model and share the data.
 struct Parallelism {
   // The mesh, as LayOutRanks takes it; if empty, all ranks are along dp.
   std::vector<MeshAxis> axes = {};
@@ -48,9 +47,9 @@ struct Trainer {
                       const Worker& worker) = nullptr;
 };
 
-// Parses and checks the flags, starts --nproc ranks or determines this
-// process's rank, connects the ranks and runs. Returns main's exit code; errors
-// go to stderr.
+// Parses and checks the flags, starts --nproc ranks or finds this process's
+// rank, connects the ranks and runs. Returns main's exit code; errors go to
+// stderr.
 int TrainerMain(int argc, char** argv, const Trainer& trainer);
 
 }  // namespace rankwise

@@ -183,8 +183,7 @@ absl::Status Serve(const TrainConfig& config, Role& role) {
   return trained;
 }
 
-// Returns, for each layer, the last bucket with a parameter that its forward
-// uses.
+// Returns, by layer, the last bucket with a parameter that its forward uses.
 std::vector<size_t> BucketsByLayer(const Model& model,
                                    const ShardLayout& layout) {
   std::vector<size_t> last(model.num_layers(), 0);

@@ -1,5 +1,4 @@
-// Checkpoints: safetensors files, one or one per shard, in a folder that
-// retains the last few.
+// Checkpoints: safetensors files, one or one per shard, in a common folder.
 #ifndef RANKWISE_TRAINERS_CHECKPOINT_CHECKPOINT_H_
 #define RANKWISE_TRAINERS_CHECKPOINT_CHECKPOINT_H_
 
@@ -64,8 +63,7 @@ class CheckpointStore {
 
   // Returns the headers that LoadLatest would read first, to be passed to
   // LoadLatest in other processes, which then do not open the files for them:
-  // those of the newest checkpoint, of steps up to `last_step`, without missing
-  // files.
+  // those of the newest checkpoint without missing files, up to `last_step`.
   CheckpointHeaders ReadLatestHeaders(
       int64_t last_step = std::numeric_limits<int64_t>::max()) const;
 

@@ -32,8 +32,7 @@ struct Range {
   int64_t begin = 0, size = 0;
 };
 
-// Returns the part of `size` at place i of n: ceil(size / n), or less for the
-// last ones.
+// Returns part i of n of `size`: ceil(size / n), or less for the last ones.
 Range ShareOf(int64_t size, int i, int n) {
   const int64_t part = (size + n - 1) / n;
   const int64_t begin = std::min(i * part, size);

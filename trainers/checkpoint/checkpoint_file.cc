@@ -124,8 +124,7 @@ absl::Status CheckSame(absl::string_view found, absl::string_view written) {
                    Quoted(written), " was written: the file was changed"));
 }
 
-// Parses a list of whole numbers from 0; a number that is too large becomes
-// negative.
+// Parses a list of whole numbers from 0; too large ones become negative.
 bool TakeNumbers(const ReadJson& json, std::vector<int64_t>& numbers) {
   if (!json.is_array() || !absl::c_all_of(json, [](const ReadJson& number) {
         return number.is_number_unsigned();
@@ -164,8 +163,7 @@ absl::Status Of(const std::string& path, const absl::Status& status) {
 }
 
 // Returns the file's entries, which append their chunks' checksums to
-// `checksums` as they are written, and sets `blocks` to the contents of
-// rankwise.blocks.
+// `checksums` as they are written, and sets `blocks` (rankwise.blocks).
 absl::StatusOr<std::vector<TensorSource>> SourcesOf(
     const std::vector<TensorBlock>& tensors, std::string& checksums,
     Json& blocks) {

@@ -28,8 +28,7 @@
 
 namespace rankwise {
 
-// Creates the folder if it is missing; InvalidArgument, naming the flag, if it
-// cannot be written to.
+// Creates the folder if it is missing; InvalidArgument if it is not writable.
 absl::Status MakeCheckpointFolder(const std::string& dir);
 
 struct CheckpointName {
@@ -61,8 +60,7 @@ absl::StatusOr<std::vector<CheckpointSet>> ListCheckpointSets(
     const std::string& dir);
 
 // Removes the remains of killed saves of steps up to `last_step`. The functions
-// below may run on several ranks at a time: a file that is already gone is not
-// an error.
+// below may run on several ranks at a time: they ignore missing files.
 absl::Status RemoveLeftovers(const std::string& dir, int64_t last_step);
 
 absl::Status RemoveSet(const CheckpointSet& set);

@@ -20,8 +20,7 @@ std::string Shown(absl::string_view value) {
   return absl::CHexEscape(value.substr(0, kLongest));
 }
 
-// Checks that `part` is from the same save as `first`, by their common
-// metadata.
+// Checks that both files are from the same save, by their common metadata.
 absl::Status CheckSameSave(const Checkpoint& first,
                            const CheckpointFile& file) {
   const Checkpoint& part = file.saved();
@@ -233,8 +232,7 @@ absl::StatusOr<int64_t> CheckpointReader::Copy(const Place& place,
   const at::NoGradGuard no_grad;
   const CheckpointFile::Block& there = At(place);
   torch::Tensor to = wanted.values;
-  // begin of the common values in the saved block
-  std::vector<int64_t> from_begin;
+  std::vector<int64_t> from_begin;  // in the saved block
   for (size_t i = 0; i < there.shape.size(); ++i) {
     const auto dim = static_cast<int64_t>(i);
     const int64_t begin = std::max(there.offsets[i], wanted.offsets[i]);

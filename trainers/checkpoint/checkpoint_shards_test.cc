@@ -253,8 +253,7 @@ TEST_F(CheckpointShardsTest, AShardUnderAnothersNameIsRefused) {
 }
 
 // After a crash before Prune, such as between the saves of two ranks or during
-// a save over an older run's checkpoint, the intact checkpoint can still be
-// loaded.
+// a save over an older run's checkpoint, the intact one can still be loaded.
 TEST_F(CheckpointShardsTest, ACrashBetweenTwoShardsLosesNothing) {
   SaveAll(10, 2);
   ASSERT_TRUE(StoreOf(0, 2).Save(PartOf(20, 0, 2)).ok());

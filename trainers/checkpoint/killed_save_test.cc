@@ -36,8 +36,7 @@ bool SaveStep(std::vector<CheckpointStore>& stores, int64_t step,
   return stores[0].Prune().ok();
 }
 
-// Saves one checkpoint after another; writes each complete one's step to
-// `told`.
+// Saves checkpoints without end; writes each complete one's step to `told`.
 [[noreturn]] void SaveWithoutEnd(std::vector<CheckpointStore>& stores,
                                  int64_t step, const torch::Tensor& rows,
                                  int told) {

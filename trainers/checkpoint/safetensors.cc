@@ -126,8 +126,7 @@ class HeaderParser {
     return absl::DataLossError(absl::StrCat("at byte ", byte, ": ", what));
   }
 
-  // Returns an error about the entry `name`, with the position of its name in
-  // the file.
+  // Returns an error about the entry `name`, at its position in the file.
   absl::Status EntryError(const std::string& name,
                           absl::string_view what) const {
     const size_t found = text_.find(ReadJson(name).dump());

@@ -93,8 +93,7 @@ absl::Status SaveSafetensors(const std::string& path,
 // and the byte, if it is not a valid safetensors file.
 absl::StatusOr<SafetensorsContents> LoadSafetensors(const std::string& path);
 
-// Reads only the names, types and shapes; checks the size of the data without
-// reading them.
+// Reads names, types and shapes, and checks the size of the unread data.
 absl::StatusOr<SafetensorsHeader> LoadSafetensorsHeader(
     const std::string& path);
 
@@ -104,8 +103,7 @@ absl::StatusOr<SafetensorsHeaderText> LoadSafetensorsHeaderText(
 absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(
     const std::string& path, const SafetensorsHeaderText& text);
 
-// Returns bytes [begin, end) of the data of `path` as uint8; `header` is its
-// header.
+// Returns bytes [begin, end) of the data of `path` as uint8.
 absl::StatusOr<torch::Tensor> LoadSafetensorsBytes(
     const std::string& path, const SafetensorsHeader& header, int64_t begin,
     int64_t end);

@@ -123,8 +123,7 @@ TEST(SafetensorsTest, AnyBytesOfTheDataAreRead) {
       HasSubstr("at byte 627: the file ends, 1 bytes short"));
 }
 
-// Sources are evaluated one after another, and the metadata may be completed
-// last.
+// Sources are evaluated in turn, and the metadata may be completed last.
 TEST(SafetensorsTest, OneTensorIsInMemoryAtATime) {
   std::vector<TensorSource> sources;
   std::weak_ptr<int> last;

@@ -45,9 +45,8 @@ class SideStream {
 struct CapturableStep {
   // References in it must outlive this; it must leave no gradients behind.
   StepFunction step;
-  // Steps with full batches that run without a graph before the capture, so
-  // that one-time allocations, choices and connections are made. They train
-  // like any other.
+  // Steps with full batches that run without a graph before the capture, for
+  // one-time allocations, choices and connections. They train like any other.
   int64_t warm_up_steps = 3;
   // Called after a capture that failed on some rank: recreates the step's state
   // on the host, which may be incomplete. Collective; may be nullptr.
@@ -55,8 +54,7 @@ struct CapturableStep {
   // Why the step cannot be captured if known in advance; else "".
   std::string refusal = {};
   std::function<absl::StatusOr<std::unique_ptr<DeviceGraph>>()> make_graph = {};
-  // Returns whether `mine` is true on all ranks. Collective; nullptr without
-  // other ranks.
+  // Returns whether `mine` is true on all ranks. Collective; may be nullptr.
   std::function<absl::StatusOr<bool>(bool mine)> on_all_ranks = nullptr;
   // Print a line for the whole run, and for this rank.
   std::function<void(const std::string&line)> say = {}, say_of_rank = {};
@@ -110,13 +108,12 @@ class CapturedStep {
   std::vector<uint64_t> dropout_seeds_;
   torch::Tensor learning_rate_;
   torch::Tensor loss_, gradient_norm_;
-  // destroyed before the tensors that it reads
-  std::unique_ptr<DeviceGraph> graph_;
+  std::unique_ptr<DeviceGraph> graph_;  // destroyed before its inputs
 };
 
 // Returns `step.step` itself without --cuda_graph; otherwise a step that
-// captures it and replays the graph if possible. Objects that it refers to must
-// outlive the result.
+// captures it and replays the graph if possible. Its references must outlive
+// it.
 StepFunction CaptureIfRequested(const TrainConfig& config, const Worker& worker,
                                 TrainingRun& run, CapturableStep step);
 

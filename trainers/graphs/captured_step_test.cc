@@ -75,8 +75,7 @@ class Training {
     return state;
   }
 
-  // Returns the losses of all steps, each run by `step`; `watched`: number of
-  // the step to observe.
+  // Returns the losses of all steps, run by `step`; observes step `watched`.
   std::vector<float> Train(const StepFunction& step, int64_t watched = 0) {
     std::vector<float> losses;
     int64_t number = 0;

@@ -24,8 +24,7 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 // Rows of a tile: few, so that a causal tile computes few hidden scores, but
-// more for long sequences, because each of their tiles has its own compiled
-// product.
+// more for long sequences, as each of their tiles has its own compiled product.
 constexpr int64_t kFewestTileRows = 32, kMostTileRows = 128;
 constexpr int64_t kTilesOfSequence = 8;
 
@@ -313,7 +312,7 @@ class HeadBackward {
   }
 
   // Computes the gradients for the tile of keys that begins at `key`. Scores
-  // and weights are [keys, queries], for the queries that see the first of the
+  // and weights are [keys, queries], for queries that see the first of the
   // keys.
   void RunTile(const Qkv<T>& in, int64_t key, const float* log_sum_exps,
                const Rights& rights, const Qkv<T>& gradients) {
@@ -433,8 +432,7 @@ class AttentionFunction : public OnceDifferentiable<AttentionFunction> {
 };
 
 // Returns whether this CPU supports the products above, which otherwise throw
-// (c10::Error by ATen, dnnl::error by oneDNN): checks a product whose exact
-// result is 6.
+// (c10::Error or dnnl::error): checks one whose exact result is 6.
 template <typename T>
 bool HasProducts(T one) {
   constexpr int64_t kSize = 6;

@@ -7,9 +7,8 @@
 
 namespace rankwise {
 
-// Returns whether SelfAttention accepts `qkv`: contiguous, on a CPU with matrix
-// products of its type, fp32 or bf16, which must match autocast's type if
-// enabled.
+// Returns whether SelfAttention accepts `qkv`: contiguous, of autocast's type,
+// on a CPU with matrix products of that type (fp32 or bf16).
 bool HasSelfAttention(const torch::Tensor& qkv, int64_t heads);
 
 // Attention of every token to all tokens of its sequence, or if `causal` to

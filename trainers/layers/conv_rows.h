@@ -162,8 +162,7 @@ struct Scratch {
   float* const half;
 };
 
-// Copies image number `index` into the middle of `padded`, whose border stays
-// zero.
+// Copies image `index` into the middle of `padded`; its border stays zero.
 template <typename Bits>
 RANKWISE_INLINE_LOOP void Pad(const Bits* __restrict images, int64_t index,
                               const ConvShape& shape,

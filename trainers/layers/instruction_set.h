@@ -1,5 +1,4 @@
-// Compiles loops for several instruction sets; the running processor determines
-// which is used.
+// Loops compiled for several instruction sets, chosen at run time.
 #ifndef RANKWISE_TRAINERS_LAYERS_INSTRUCTION_SET_H_
 #define RANKWISE_TRAINERS_LAYERS_INSTRUCTION_SET_H_
 

@@ -20,8 +20,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// Returns x times `weight` transposed, plus `bias`, which may be undefined, by
-// oneDNN.
+// Returns x weight^T + bias by oneDNN; `bias` may be undefined.
 torch::Tensor Product(const torch::Tensor& x, const torch::Tensor& weight,
                       const torch::Tensor& bias) {
   using Scalars = c10::List<std::optional<at::Scalar>>;

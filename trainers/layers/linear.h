@@ -1,5 +1,4 @@
-// A linear layer that uses the faster of a CPU's two libraries for matrix
-// products.
+// A linear layer that uses the faster of two libraries for matrix products.
 #ifndef RANKWISE_TRAINERS_LAYERS_LINEAR_H_
 #define RANKWISE_TRAINERS_LAYERS_LINEAR_H_
 

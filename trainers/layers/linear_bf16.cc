@@ -18,8 +18,7 @@ namespace {
 
 constexpr int64_t kRows = 8, kColumns = 32;  // of a result in registers
 constexpr int64_t kVector = 16;              // fp32 values, or pairs of bf16
-// Columns of weights in the tiles of the input's gradient: half a kilobyte of
-// each row.
+// Columns of weights in the tiles of the input's gradient: 512 bytes a row.
 constexpr int64_t kTileColumns = 128;
 // Distance of prefetches.
 constexpr int64_t kValuesAhead = 768, kRowsAhead = 4;

@@ -21,7 +21,7 @@ bool HasBf16Linear(int64_t rows, int64_t inputs, int64_t outputs);
 bool Bf16LinearSavesTime(int64_t rows, int64_t inputs, int64_t outputs);
 
 // All contiguous: x [rows, inputs] and dy [rows, outputs] in bf16, weight
-// [outputs, inputs] and bias [outputs] in fp32. Returns y [rows, outputs] in
+// [outputs, inputs] and bias [outputs] in fp32. Returns y [rows, outputs],
 // bf16.
 torch::Tensor Bf16Linear(const torch::Tensor& x, const torch::Tensor& weight,
                          const torch::Tensor& bias);

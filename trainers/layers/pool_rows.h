@@ -64,8 +64,7 @@ RANKWISE_INLINE_LOOP void PoolRows(const Bits* __restrict in, int64_t columns,
   }
 }
 
-// Maps the gradient of one row of outputs to those of two rows of `columns`
-// inputs.
+// Maps the gradient of a row of outputs to those of two rows of inputs.
 template <typename Bits>
 RANKWISE_INLINE_LOOP void UnpoolRows(const Bits* __restrict gradient,
                                      const Choice* __restrict choices,

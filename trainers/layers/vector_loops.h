@@ -35,9 +35,8 @@ struct VectorLoops {
   void (*softmax)(const ScoreTile& tile, int64_t visible, int64_t more_visible,
                   float* scores, T* weights, float* log_sum_exps);
   // Rows are keys here and columns queries; row i is hidden from the first `i *
-  // more_hidden` columns. Recomputes weights from scores, and computes
-  // gradients of the unscaled scores, weights * (weight_gradients - dots) *
-  // scale.
+  // more_hidden` columns. Recomputes weights from scores, and gradients of
+  // unscaled scores, weights * (weight_gradients - dots) * scale.
   void (*softmax_backward)(const ScoreTile& tile, int64_t more_hidden,
                            const float* scores, const float* weight_gradients,
                            const float* log_sum_exps, const float* dots,

@@ -1,6 +1,5 @@
-// Included by vector_loops.cc once per instruction set, each time in a separate
-// namespace with separate compiler options. So no include guard, and no
-// includes.
+// Included by vector_loops.cc once per instruction set, in a separate namespace
+// and with separate compiler options. So no include guard, and no includes.
 
 inline float ToFloat(float x) { return x; }
 inline float ToFloat(Bf16Bits x) { return FromBf16(x); }

@@ -39,8 +39,7 @@ struct DataConfig {
 struct OptimizerConfig {
   std::string name;          // adam, adamw, sgd; if empty, the model's default
   double learning_rate = 0;  // 0 for the model's default
-  // Added to the gradient, as in torch.optim.Adam and SGD; adamw subtracts it
-  // from the weight.
+  // Added to the gradient, as in torch.optim.Adam and SGD; adamw: decoupled.
   double weight_decay = 0;
   double momentum = 0;        // sgd only
   bool nesterov = false;      // sgd only: Nesterov momentum
@@ -65,10 +64,9 @@ struct CheckpointConfig {
 
 // A trace of a few steps.
 struct TraceConfig {
-  std::string file;   // absolute; empty without a trace
-  int64_t steps = 5;  // after the first two, which warm up
-  // include PyTorch's operators and the device's kernels
-  bool operators = false;
+  std::string file;        // absolute; empty without a trace
+  int64_t steps = 5;       // after the first two, which warm up
+  bool operators = false;  // PyTorch's operators, device's kernels
 };
 
 struct OutputConfig {
@@ -87,8 +85,7 @@ struct OutputConfig {
   TraceConfig trace;
 };
 
-// The command line as stored in records and checkpoints: values by name,
-// without dashes.
+// The command line as recorded and saved: values by name, without dashes.
 struct FlagValues {
   std::map<std::string, std::string> all;  // including defaults
   // Values that a resumed run must repeat: flags that change the losses, with

@@ -34,8 +34,7 @@ struct Sharding {
 struct ModelPlacement {
   std::vector<LayerRange> layers;    // if empty, all layers
   std::vector<c10::Device> devices;  // one per layer; if empty, the worker's
-  // The rank holds the model's first or last layer. Other ranks count examples
-  // without reading them.
+  // Holds the model's first or last layer. Other ranks only count examples.
   bool reads_data = true;
   Sharding sharding;
   // Passes of a pipeline's rank in one step, in order; sections are layers. If

@@ -14,8 +14,7 @@
 namespace rankwise {
 namespace {
 
-// Indices into the tensor of sums. A prediction is an example's class, or one
-// per token.
+// Indices into the tensor of sums. A prediction is an example's or a token's.
 enum Sum : int64_t { kLoss, kCorrect, kPredictions, kExamples, kSums };
 
 }  // namespace

@@ -23,9 +23,8 @@ namespace rankwise {
 // The learning rate of each step: linear warm-up, then constant or cosine.
 struct LearningRate {
   double peak = 1e-3;
-  // step w of the warm-up runs at peak * w / warmup_steps
-  int64_t warmup_steps = 0;
-  int64_t total_steps = 0;  // step at which the cosine reaches zero
+  int64_t warmup_steps = 0;  // step w runs at peak * w / warmup_steps
+  int64_t total_steps = 0;   // step at which the cosine reaches zero
   bool cosine = false;
 
   // Returns the rate of optimizer step `step`, counted from 1. Cosine:
@@ -37,8 +36,7 @@ using NamedTensors = std::vector<std::pair<std::string, torch::Tensor>>;
 
 struct GradScalerConfig {
   double initial_scale = 65536;
-  // after growth_interval consecutive steps without overflow
-  double growth = 2;
+  double growth = 2;     // after growth_interval steps without overflow
   double backoff = 0.5;  // after a step with overflow
   int64_t growth_interval = 2000;
 };
@@ -58,8 +56,7 @@ class GradScaler {
   // Divides the gradients by the scale in place. If ranks average gradients,
   // pass the averages, so that all ranks see the same overflows.
   void Unscale(const std::vector<torch::Tensor>& gradients);
-  // Returns an fp32 scalar: 1 if a gradient of the last Unscale is not finite,
-  // else 0.
+  // Returns an fp32 scalar: 1 if the last Unscale found a non-finite gradient.
   const torch::Tensor& found_inf() const { return found_inf_; }
   // Call after the step; sets the scale of the next step.
   void Update();
@@ -88,8 +85,7 @@ class Optimizer {
   // Drops the gradients: the next backward overwrites instead of accumulating.
   void ZeroGrad();
 
-  // Returns the loss to start backward from: `loss`, scaled if there is a
-  // scaler.
+  // Returns the loss to start backward from: `loss`, scaled if configured.
   torch::Tensor ScaledLoss(const torch::Tensor& loss) const;
 
   // Clips the gradients if configured, then updates the parameters that have
@@ -123,8 +119,7 @@ class Optimizer {
   // Returns the parameters that it updates.
   const std::vector<torch::Tensor>& parameters() const { return parameters_; }
 
-  // Returns live tensors (`exp_avg.fc1.weight`): copying into them restores the
-  // state.
+  // Live tensors (`exp_avg.fc1.weight`): copying into them restores the state.
   NamedTensors State() const;
 
  private:
@@ -149,10 +144,9 @@ class Optimizer {
   std::vector<std::pair<std::string, std::vector<torch::Tensor>>> moments_;
   torch::Tensor rate_;  // if undefined, Step's argument is used
   torch::Tensor gradient_norm_;
-  std::unique_ptr<GradScaler> scaler_;  // nullptr without scaling
-  // nullptr if all parts are on this rank
-  std::function<void(torch::Tensor&)> add_up_;
-  std::vector<bool> counted_elsewhere_;  // by parameter
+  std::unique_ptr<GradScaler> scaler_;          // nullptr without scaling
+  std::function<void(torch::Tensor&)> add_up_;  // nullptr without other parts
+  std::vector<bool> counted_elsewhere_;         // by parameter
 };
 
 // Returns the parameters that require gradients, under their names in `module`.

@@ -72,8 +72,8 @@ std::unique_ptr<TwoLayers> SeededModel() {
   return std::make_unique<TwoLayers>();
 }
 
-// Trains one copy with `ours` and one with LibTorch's optimizer on the same
-// data; returns the largest difference of any weight.
+// Trains one copy with an Optimizer and one with LibTorch's on the same data;
+// returns the largest difference of any weight.
 template <typename Reference, typename Options>
 double DifferenceAfterTraining(const OptimizerConfig& config, Options options) {
   auto ours = SeededModel();

@@ -21,8 +21,7 @@ ExampleUnit UnitOf(const ModelSpec& model);
 
 // Returns the FLOPs of forward and backward per example on one of this rank's
 // devices; all slots of the CPU are one device. `replicas`, as in
-// ModelPlacement, divide the examples, and count separately even on a shared
-// device, like ranks.
+// ModelPlacement, divide the examples, even on a shared device, like ranks.
 double TrainingFlops(const ModelSpec& spec, const Worker& worker, int replicas);
 
 absl::StatusOr<RunRecord> DescribeTrainer(const TrainConfig& config,
@@ -48,8 +47,7 @@ std::vector<std::string> DescribeTraining(const TrainConfig& config,
 // Returns "" if no warning is needed.
 std::string WarnOfSmallBatchNorm(const TrainConfig& config, const Model& model);
 
-// For a run that is continued after its last step. `why`: --resume, or a
-// restart.
+// For a run continued after its last step. `why`: --resume, or a restart.
 std::string DescribeNothingLeft(const std::string& why,
                                 const TrainConfig& config, int64_t steps);
 

@@ -124,8 +124,7 @@ absl::StatusOr<std::unique_ptr<FullyShardedDataParallel>> ShardModel(
        precision = config.precision, buffers = std::move(buffers)](
           size_t layer, const Model::LayerForward& forward,
           const torch::Tensor& x) {
-        // Backward begins with the last layer, whose stored tensors are still
-        // there.
+        // Backward begins with the last layer, which needs no recomputing.
         if (!recompute || layer + 1 == layers)
           return engine->Run(layer, forward, x);
         return engine->Run(

@@ -22,8 +22,7 @@ namespace rankwise {
 struct ZeroConfig {
   ShardingConfig sharding = {.stage = 0};  // stage 0: no sharding
   // "block": one unit per layer of the model; "layer": one per Linear,
-  // LayerNorm, ... in it; "4.5": consecutive layers, until they hold this many
-  // MiB.
+  // LayerNorm, ... in it; "4.5": consecutive layers of at least this many MiB.
   std::string units = "block";
   int shard_ranks = 0;     // ranks per copy of the state; 0 for all along dp
   bool recompute = false;  // layers store only their input
@@ -47,9 +46,8 @@ absl::StatusOr<std::unique_ptr<FullyShardedDataParallel>> ShardModel(
 // Returns the engine's shards, for checkpoints.
 ShardedState StateOf(const FullyShardedDataParallel& engine);
 
-// Takes the waits of the engine's step. Returns a function that adds them to
-// the step's record, to be called once (StepOutcome::complete); it blocks until
-// they are known.
+// Takes the waits of the engine's step. Returns a function that adds them once
+// to the step's record (StepOutcome::complete), blocking until they are known.
 std::function<void(StepRecord&)> RecordUnitWaits(
     FullyShardedDataParallel& engine);
 

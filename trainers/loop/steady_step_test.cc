@@ -166,8 +166,8 @@ TrainConfig Config(Precision precision) {
   return config;
 }
 
-// Trains as trainers/single.cc does; counts from the begin of step kFirst to
-// that of kLast.
+// Trains like trainers/single.cc; counts between the begins of kFirst and
+// kLast.
 absl::Status Train(const TrainConfig& config) {
   Worker worker;
   worker.trainer = "single";

@@ -1,5 +1,4 @@
-// One step of training, the interface of run and trainer, and error messages
-// for failed steps.
+// The interface of run and trainer for one step, and its error messages.
 #ifndef RANKWISE_TRAINERS_LOOP_STEP_H_
 #define RANKWISE_TRAINERS_LOOP_STEP_H_
 

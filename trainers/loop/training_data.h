@@ -1,5 +1,4 @@
-// The train and test sets of a run, this rank's share of them, and their
-// loaders.
+// The train and test sets of a run, and this rank's share and loaders.
 #ifndef RANKWISE_TRAINERS_LOOP_TRAINING_DATA_H_
 #define RANKWISE_TRAINERS_LOOP_TRAINING_DATA_H_
 
@@ -41,8 +40,7 @@ absl::StatusOr<TrainingData> OpenTrainingData(const TrainConfig& config,
                                               const Worker& worker,
                                               bool reads_data = true);
 
-// Return the optimizer steps of an epoch and of the whole run, for the training
-// data of `loader`.
+// Return the optimizer steps of an epoch and of the whole run with `loader`.
 int64_t StepsPerEpoch(const TrainConfig& config, const DataLoader& loader);
 int64_t TotalSteps(const TrainConfig& config, const DataLoader& loader);
 

@@ -108,8 +108,7 @@ absl::Status TrainingRun::Start(const NamedTensors& owned,
     ASSIGN_OR_RETURN(divergence_, DivergenceCheck::Create(config_, worker_));
     if (config_.output.memory) {
       Worker metered = worker_;
-      // the worker's device is the first
-      if (replicas_ > 1) metered.devices.clear();
+      if (replicas_ > 1) metered.devices.clear();  // keeps worker.device
       memory_meter_ = std::make_unique<MemoryMeter>(metered, *model_,
                                                     *optimizer_, unsharded_);
     }
@@ -506,9 +505,8 @@ absl::Status TrainingRun::SaveCheckpoint() {
   return saved.has_value() ? Write(*saved) : absl::OkStatus();
 }
 
-// Returns whether the checkpoint may be saved: parameters that are not finite
-// never are. Returns false with a warning under OnNan::kContinue, otherwise an
-// error.
+// Returns whether the checkpoint may be saved, which parameters that are not
+// finite never are: false with a warning under OnNan::kContinue, else an error.
 absl::StatusOr<bool> TrainingRun::MaySave() {
   RETURN_IF_ERROR(CheckFinite());
   const absl::Status finite = checkpoints_->CheckFinite(progress_.step);

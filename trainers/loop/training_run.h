@@ -79,8 +79,7 @@ class TrainingRun {
                      const EvaluateFunction& evaluate = nullptr,
                      const std::function<absl::Status()>& conclude = nullptr);
 
-  // Measures the gathered bytes of sharded data parallelism under --memory;
-  // call before Start.
+  // Under --memory, measures gathered bytes of sharding; call before Start.
   void MeasureUnsharded(std::function<UnshardedBytes()> unsharded) {
     unsharded_ = std::move(unsharded);
   }

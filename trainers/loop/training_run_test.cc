@@ -41,8 +41,7 @@ class TracedRunTest : public testing::Test {
     config_.output.show_progress = false;
   }
 
-  // Trains as trainers/single.cc does. The process gets SIGTERM in
-  // `preempted_step`.
+  // Trains like trainers/single.cc, with SIGTERM in step `preempted_step`.
   absl::Status Train(int64_t preempted_step = 0) {
     Worker worker;
     worker.trainer = "single";

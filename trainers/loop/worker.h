@@ -62,8 +62,8 @@ struct Worker {
 
   // Returns the number of ranks that compute one copy of the model.
   int ranks_per_copy() const { return size("pp") * size("cp") * size("tp"); }
-  // Whether this rank is the first along cp and tp, which counts values that
-  // all of them share.
+  // Whether this rank is the first along cp and tp, the one that counts values
+  // that they share.
   bool is_first_of_share() const {
     return coordinate("cp") == 0 && coordinate("tp") == 0;
   }

@@ -43,8 +43,7 @@ bool SumsGradients(const TrainConfig& config, const ModelPlacement& placement) {
 }
 
 // Returns the numbers stored by the loss of one example: the log-probabilities;
-// or the output, and the squared errors, whose memory ATen reuses for their
-// mean.
+// or the output, and the squared errors, reused by ATen for their mean.
 double LossNumbers(const ModelSpec& model) {
   const double outputs = Numbers(model.layers.back().part_shape);
   return model.loss == LossKind::kMeanSquaredError ? 2 * outputs : outputs;
@@ -76,9 +75,9 @@ bool Holds(const ModelPlacement& placement, size_t layer) {
          });
 }
 
-// Returns the parameter shapes of a layer on a rank that holds the layers of
-// `placement`, including copies of weights shared with another rank; empty if
-// the layer is not held.
+// Returns a layer's parameter shapes on a rank with `placement`, including
+// copies of weights shared with another rank; empty if the rank lacks the
+// layer.
 ParameterShapes ShapesHere(const ModelSpec& model,
                            const ModelPlacement& placement, size_t layer) {
   if (!Holds(placement, layer)) return {};

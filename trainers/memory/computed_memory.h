@@ -28,9 +28,8 @@ KeptTypes KeptTypesOf(Precision precision, c10::DeviceType device,
                       bool has_bf16_parameters);
 
 // Returns the bytes that forward of the layers of `range` stores for the
-// backward of one micro-batch of config.data.batch_size examples, including the
-// loss if the range ends the model (LayerSpec::kept). Autocast makes no copies
-// of bf16 parameters.
+// backward of one micro-batch of config.data.batch_size examples, with the loss
+// if the range ends the model. Autocast makes no copies of bf16 parameters.
 int64_t ComputeActivations(const TrainConfig& config, c10::DeviceType device,
                            const ModelSpec& model, const LayerRange& range,
                            bool has_bf16_parameters = false);
@@ -38,8 +37,7 @@ int64_t ComputeActivations(const TrainConfig& config, c10::DeviceType device,
 // Returns the peak bytes of gathered parameters, all-gather outputs, full
 // gradients and reduce-scatter inputs in a step of `micro_batches`, as measured
 // by FullyShardedDataParallel::unsharded_bytes(). Runs the engine's order
-// (parallel/sharded/order) over the units that ShardModel makes. 0 without
-// sharding.
+// (parallel/sharded/order) over ShardModel's units. 0 without sharding.
 int64_t ComputeUnsharded(const ModelSpec& model,
                          const ModelPlacement& placement,
                          int64_t micro_batches);

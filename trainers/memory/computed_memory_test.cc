@@ -95,8 +95,7 @@ TEST(ComputeMemoryTest, TensorParallelRanksHaveTheirPartOfTable2) {
   model.width = 64;  // two heads
   model.split.tensor = 2;
   constexpr int64_t kTokens = 2 * 8, h = 64;
-  // 4 h and the norms' statistics on every rank; 12 h and the heads are
-  // divided.
+  // 4 h and the norms' statistics on every rank; 12 h and heads are divided.
   EXPECT_EQ(Compute(ConfigOf(model)).activation_bytes,
             kTokens * 4 * ((4 * h + 4 + 6 * h + 1) + (2 * h + 2) + 128));
   model.split.sequence = true;

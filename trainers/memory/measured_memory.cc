@@ -41,8 +41,7 @@ c10::CachingAllocator::Stat AllocatedBytes(c10::Device device) {
 thread_local bool counts_on_this_thread = false;
 
 // Wraps PyTorch's allocator and counts the allocations of threads that enable
-// counting. (The hook of PyTorch's profiler misses frees by other threads, such
-// as Gloo's.)
+// it. (The hook of PyTorch's profiler misses other threads' frees, as Gloo's.)
 class CountingAllocator : public c10::Allocator {
  public:
   static CountingAllocator& Get() {

@@ -24,13 +24,11 @@ namespace rankwise {
 // by default glibc unmaps activations and gradients of megabytes each, and
 // every step has page faults for all of them (figures: docs/performance.md).
 // From now on the host's tensors come from CachingAllocator and everything else
-// from glibc, configured to keep freed memory. Call before the first tensor is
-// allocated.
+// from glibc, which then keeps freed memory. Call before the first tensor.
 void KeepFreedMemory();
 
-// Returns the peak resident set in bytes, from /proc/self/status (VmHWM, which
-// unlike getrusage's figure excludes the time before exec), or 0 if the line is
-// missing.
+// Returns the peak resident bytes, from /proc/self/status (VmHWM, which unlike
+// getrusage excludes the time before exec), or 0 if the line is missing.
 int64_t PeakResidentBytes(std::istream& proc_status);
 
 // Returns this rank's peaks: resident bytes on the host, and allocated bytes
@@ -50,8 +48,7 @@ class AllocationMeter {
   AllocationMeter(const AllocationMeter&) = delete;
   AllocationMeter& operator=(const AllocationMeter&) = delete;
 
-  // Open resets the count to zero, even if already open. Call on one thread
-  // only.
+  // Open resets the count to zero, open or not. Call on one thread only.
   void Open();
   void Close();
   bool is_open() const { return is_open_; }
@@ -101,8 +98,7 @@ class MemoryMeter {
   MemoryParts parts_;
 };
 
-// Returns "memory of rank 0 in MB, computed in brackets: parameters 3.3 (3.3),
-// ...".
+// "memory of rank 0 in MB, computed in brackets: parameters 3.3 (3.3), ...".
 std::string DescribeMemory(const MemoryRecord& record);
 
 }  // namespace rankwise

@@ -51,8 +51,7 @@ absl::StatusOr<ModelSpec> GptSpec(const ModelConfig& config);
 // class token only), head. Initial weights N(0, 0.02^2); the class token is 0.
 absl::StatusOr<ModelSpec> VitSpec(const ModelConfig& config);
 
-// Returns InvalidArgument naming the flag unless `value` is 0 (the default) or
-// in 1 .. most.
+// Returns InvalidArgument naming the flag unless `value` is in 0 .. most.
 absl::Status CheckSizeFlag(const char* flag, int64_t value, int64_t most);
 
 // The largest --depth, and the largest --width and other feature counts.

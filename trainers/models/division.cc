@@ -12,8 +12,8 @@
 namespace rankwise {
 namespace {
 
-// Returns `tensor` with its blocks as a separate dimension, so that the divided
-// dimension is dim + 1.
+// Returns `tensor` with its blocks as dimension dim, followed by the divided
+// one.
 torch::Tensor WithBlocks(const torch::Tensor& tensor,
                          const Division& division) {
   return tensor.unflatten(division.dim, {division.blocks, -1});

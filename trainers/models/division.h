@@ -63,9 +63,8 @@ torch::Tensor WholeOf(const torch::Tensor& part, const Division& division,
                       const TensorParallel& tp);
 
 // While it exists, the device's default generator produces a sequence
-// determined by its seed and `stream`; afterwards it continues as if nothing
-// had been drawn. Draws that ranks share thus do not depend on each rank's own
-// draws.
+// determined by its seed and `stream`; afterwards it continues as before. So
+// draws that ranks share do not depend on each rank's own draws.
 class ForkedGenerator {
  public:
   ForkedGenerator(c10::Device device, uint64_t stream);

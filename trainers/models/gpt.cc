@@ -65,8 +65,7 @@ class GptEmbedding : public torch::nn::Module {
   std::shared_ptr<Embedding> token_, position_;
 };
 
-// Computes the logits of every token. `weight` is another layer's, or
-// registered here.
+// Logits of every token. `weight` is another layer's, or registered here.
 class Head : public torch::nn::Module {
  public:
   Head(torch::Tensor weight, bool owns, int64_t tokens, TensorParallel tp)

@@ -68,8 +68,7 @@ TEST(GptTest, FlopsAreThoseOfTheMatricesAndOfAttention) {
   double expected = blocks * 2 * 2 * tokens * tokens * features;
   for (const auto& entry : model->named_parameters()) {
     const bool looked_up = entry.key() == "embedding.position.weight";
-    // the token embedding is the head
-    if (entry.value().dim() == 2 && !looked_up)
+    if (entry.value().dim() == 2 && !looked_up)  // the token's is the head
       expected += 2 * tokens * static_cast<double>(entry.value().numel());
   }
   EXPECT_DOUBLE_EQ(spec.flops(), expected);

@@ -14,8 +14,7 @@ double Elements(const std::vector<int64_t>& shape) {
   return elements;
 }
 
-// Returns the bytes of weights that the layer reads; those of the owner if
-// tied.
+// Returns the bytes of weights that the layer reads, its own or tied ones.
 double WeightBytes(const LayerSpec& layer) {
   double weights = 0;
   for (const auto& shape : layer.part_parameters) weights += Elements(shape);

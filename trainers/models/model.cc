@@ -238,8 +238,7 @@ std::vector<torch::Tensor> Model::BuffersOf(size_t layer) const {
 uint64_t Model::SeedOf(size_t layer) const {
   const uint64_t seed = LayerSeed(dropout_seed_, layer);
   const TensorParallel& tp = parallel_.tensor;
-  // index of this rank's part of the sequence
-  int tokens = parallel_.context.place();
+  int tokens = parallel_.context.place();  // index of this rank's part
   if (tp.sequence_parallel) tokens = tokens * tp.size() + tp.place();
   return tokens == 0 ? seed : MixIn(seed, static_cast<uint64_t>(tokens));
 }

@@ -22,8 +22,7 @@
 
 namespace rankwise {
 
-// Zero and empty mean the model's default; a model refuses fields that it does
-// not use.
+// Zero and empty mean the model's default; models refuse unused fields.
 struct ModelConfig {
   std::string name = "simple_cnn";
   std::string size = {};        // gpt, vit: name of a size
@@ -74,19 +73,16 @@ struct LayerContext {
 struct LayerSpec {
   std::string name;  // prefix of its parameters' names; no dots
   std::vector<int64_t> output_shape;  // of one example, undivided
-  // One rank's part of it; MakeModelSpec sets it to output_shape if it is
-  // empty.
+  // One rank's part of it; if empty, MakeModelSpec copies output_shape.
   std::vector<int64_t> part_shape = {};
-  // undivided; a tied weight counts in the owning layer
-  int64_t parameters = 0;
+  int64_t parameters = 0;  // undivided; tied weights count once
   // Shapes of one rank's part of the parameters.
   ParameterShapes part_parameters = {};
   KeptForBackward kept = {};
   // Whether `kept` includes the layer's input; if not, a stage that begins with
   // this layer stores the input that it received.
   bool keeps_input = true;
-  // Numbers of one example's activations summed among the ranks along tp, in
-  // forward and backward.
+  // Numbers of one example's activations summed along tp, in both directions.
   double exchanged_along_tp = 0;
   double flops = 0;  // forward of one example; a multiply-add counts as 2
   bool has_dropout = false;
@@ -118,8 +114,7 @@ struct ModelSpec {
   double default_learning_rate = 1e-3;
   std::vector<LayerSpec> layers;
   std::vector<TiedWeight> ties;
-  // Sequence whose targets are divided along cp; nullopt if every rank has the
-  // whole target.
+  // Sequence with targets divided along cp; nullopt if no rank divides them.
   std::optional<SequenceShape> target_sequence = {};
   bool divided_classes = false;  // the output's classes are divided along tp
 
@@ -130,8 +125,7 @@ struct ModelSpec {
 std::vector<std::string> ModelNames();
 
 // Returns the description. NotFound naming the known models; InvalidArgument,
-// with the flag as typed, for a size that the model lacks or a field that it
-// does not use.
+// with the flag as typed, for an unknown size or a field that the model lacks.
 absl::StatusOr<ModelSpec> MakeModelSpec(const ModelConfig& config);
 
 // Layers [begin, end).
@@ -156,8 +150,7 @@ class Model : public torch::nn::Module {
   // Runs the layers of `range`, which must all be kept.
   torch::Tensor Forward(const torch::Tensor& input, LayerRange range);
 
-  // RunLayer runs a layer: it calls `forward`, which may be called again in
-  // backward.
+  // RunLayer calls `forward`, which may be called again in backward.
   using LayerForward = std::function<torch::Tensor(const torch::Tensor&)>;
   using RunLayer = std::function<torch::Tensor(
       size_t layer, const LayerForward& forward, const torch::Tensor& x)>;
@@ -191,8 +184,7 @@ class Model : public torch::nn::Module {
   // including weights that it is tied to; empty for a layer that is not kept.
   std::vector<std::pair<std::string, torch::Tensor>> ParametersOf(
       size_t layer) const;
-  // Returns tensors that the layer's forward changes, such as batch norm's
-  // running statistics.
+  // Returns tensors that the layer's forward changes, as batch norm's do.
   std::vector<torch::Tensor> BuffersOf(size_t layer) const;
 
   // Weights held as copies because their owner is not kept.
@@ -240,8 +232,7 @@ uint64_t LayerSeed(uint64_t seed, uint64_t layer);
 torch::Tensor Loss(LossKind kind, const torch::Tensor& output,
                    const torch::Tensor& target);
 
-// Converts 4-D parameters to channels-last, the fastest layout for
-// convolutions.
+// Converts 4-D parameters to channels-last, which convolutions prefer.
 void ToChannelsLast(torch::nn::Module& model);
 
 // Returns whether `model` normalises over the batch.

@@ -37,8 +37,7 @@ torch::nn::LayerNorm Norm(int64_t features, LayerContext& context) {
   return norm;
 }
 
-// Divides the outputs of `linear`, in `blocks` equal blocks, among the ranks of
-// tp.
+// Divides the outputs of `linear`, in `blocks` equal blocks, along tp.
 void DivideColumns(const Linear& linear, int64_t blocks,
                    LayerContext& context) {
   const int64_t outputs = linear.weight().size(0);
@@ -47,8 +46,7 @@ void DivideColumns(const Linear& linear, int64_t blocks,
   context.Divide(linear.bias(), division);
 }
 
-// Divides the inputs of `linear`. The bias is added to the sum, on each rank's
-// tokens.
+// Divides its inputs. The bias is added to the sum, on each rank's tokens.
 void DivideRows(const Linear& linear, LayerContext& context) {
   context.Divide(linear.weight(), {.dim = 1, .size = linear.weight().size(1)});
   if (context.parallel.tensor.sequence_parallel)

@@ -1,6 +1,5 @@
 // Components of gpt and vit: pre-norm transformer blocks (Vaswani 2017, in the
-// order of GPT-2, Radford 2019), parts of their other layers, and their named
-// sizes.
+// order of GPT-2, Radford 2019), parts of other layers, and named sizes.
 #ifndef RANKWISE_TRAINERS_MODELS_TRANSFORMER_H_
 #define RANKWISE_TRAINERS_MODELS_TRANSFORMER_H_
 
@@ -73,8 +72,7 @@ struct BlockConfig {
 // (Chowdhery 2022, appendix B).
 LayerSpec BlockLayer(const std::string& name, const BlockConfig& config);
 
-// Returns the numbers of one example in `times` exchanges of all its tokens
-// along tp.
+// Returns the numbers in `times` exchanges of an example's tokens along tp.
 double ExchangesOfTokens(int times, const BlockConfig& config);
 
 // Returns this rank's part of a transformer of such blocks.
@@ -84,9 +82,9 @@ TransformerPart TransformerPartOf(const BlockConfig& config);
 // normalisation): [B, tokens, features] to the same.
 LayerSpec NormLayer(const std::string& name, const BlockConfig& config);
 
-// Checks the requirements of gpt and vit on `config.split`: heads that tp
-// divides, and a sequence and a dropout that cp supports. InvalidArgument, with
-// the flag as typed.
+// Checks `config.split` for gpt and vit: tp must divide the heads, and cp
+// support the sequence and the dropout. InvalidArgument, with the flag as
+// typed.
 absl::Status CheckSplit(const BlockConfig& config);
 
 }  // namespace rankwise

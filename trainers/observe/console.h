@@ -72,8 +72,7 @@ class Console {
   bool bar_drawn_ = false;
 };
 
-// Returns the seconds since this process started, by the kernel's record (to 10
-// ms).
+// Returns the seconds since this process started, by the kernel (to 10 ms).
 double SecondsSinceProcessStart();
 
 }  // namespace rankwise

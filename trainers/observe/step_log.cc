@@ -71,8 +71,7 @@ void AddExposed(const StepOutcome& outcome, StepRecord& record) {
     add(axis, exposed);
 }
 
-// Returns each step's loss, followed by its gradient norm if defined, to be
-// read in one copy.
+// Returns each step's loss and, if defined, gradient norm, to be read at once.
 std::vector<torch::Tensor> NumbersOf(const std::vector<PendingStep>& steps) {
   std::vector<torch::Tensor> numbers;
   for (const PendingStep& step : steps) {

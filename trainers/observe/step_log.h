@@ -43,8 +43,7 @@ enum class Phase {
   kEnd
 };
 
-// Returns the phase's name in traces and ranges; nullptr for phases left out of
-// them.
+// Returns the phase's name in traces and ranges; nullptr if left out of them.
 const char* PhaseName(Phase phase);
 
 // One interval of a phase, in seconds of the steady clock.
@@ -71,7 +70,7 @@ class StepClock {
     observer_ = std::move(observer);
   }
 
-  // Ends the previous phase and begins `phase`. Repeated phases add up. Throws
+  // Ends the previous phase and begins `phase`; repeated phases add up. Throws
   // c10::Error after kEnd.
   void Begin(Phase phase);
 
@@ -159,7 +158,7 @@ class StepLog {
  public:
   // If `writer` is nullptr, the steps are only summed. first_non_finite()
   // reports a loss after `non_finite_steps` consecutive steps without a finite
-  // loss.
+  // one.
   StepLog(torch::Device device, RecordWriter* writer,
           int64_t non_finite_steps = 1)
       : device_(device), writer_(writer), non_finite_steps_(non_finite_steps) {}
@@ -169,8 +168,8 @@ class StepLog {
   absl::Status Add(PendingStep step);
 
   // Blocks until the device is done, copies the losses and gradient norms of
-  // all steps since the last call to the host at once, checks them, and writes
-  // the steps' records.
+  // all steps since the last call at once, checks them, and writes the steps'
+  // records.
   absl::Status Flush();
 
   // Returns the loss of the last flushed step; nullopt before the first.

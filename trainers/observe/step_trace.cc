@@ -171,8 +171,7 @@ void StepTrace::StartOperators() {
   }
 }
 
-// Work other than the traced steps', such as an evaluation, may have run
-// between them.
+// Other work, such as an evaluation, may have run between traced steps.
 void StepTrace::StopOperators() {
   if (!operators_.has_value()) return;
   try {

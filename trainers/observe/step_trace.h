@@ -44,8 +44,7 @@ class StepTraffic {
   bool Begin();
   // Returns the communication since Begin, or until comm's StopTraffic. `step`
   // has the step's number; `start_ns` is its begin on the steady clock, the
-  // origin of the events' times. The caller sets the record's step_seconds and
-  // exposed_comm_seconds.
+  // events' origin. The caller sets step_seconds and exposed_comm_seconds.
   StepCommunication End(const StepRecord& step, int64_t start_ns);
 
  private:

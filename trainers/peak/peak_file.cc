@@ -61,8 +61,7 @@ constexpr std::chrono::minutes kDisturbedIsGoodFor(1), kManyAreGoodFor(60);
 // Contents of a file.
 struct KeptPeak {
   DevicePeak peak;
-  // consecutive disturbed measurements; 0 if the last was undisturbed
-  int disturbed = 0;
+  int disturbed = 0;  // consecutive measurements, up to the last one
 };
 
 double NumberOf(const json& file, const char* name) {

@@ -1,5 +1,4 @@
-// Stores a measured peak, so that one run on a host measures it for all later
-// ones.
+// Stores a measured peak, so that a host measures it once for all runs.
 #ifndef RANKWISE_TRAINERS_PEAK_PEAK_FILE_H_
 #define RANKWISE_TRAINERS_PEAK_PEAK_FILE_H_
 

@@ -74,8 +74,7 @@ std::vector<LayerRecord> Describe(const ModelSpec& spec, int64_t examples,
     record.name = spec.layers[layer].name;
     record.examples = examples;
     record.forward_flops = count * spec.layers[layer].flops;
-    // The gradients of the weights and, except for the first layer, of the
-    // input.
+    // Gradients of the weights and, except for the first layer, the input.
     record.backward_flops = (layer == 0 ? 1 : 2) * record.forward_flops;
     record.forward_bytes = bytes.forward;
     record.backward_bytes = bytes.backward;

@@ -31,8 +31,7 @@ struct ProfiledModel {
 // Returns one record per layer, for forward and backward of the whole model
 // over `batch`. The host waits for the device after every layer. A layer's
 // backward is the time between the gradients of its output and of its input.
-// Changes no weight, and leaves no gradients. Throws the exceptions of the
-// passes.
+// Changes no weight, leaves no gradients. Throws the passes' exceptions.
 std::vector<LayerRecord> ProfileLayers(const ProfiledModel& profiled,
                                        const Batch& batch,
                                        const ProfileConfig& config);
@@ -51,8 +50,7 @@ struct LayerRoofline {
 LayerRoofline RooflineOf(absl::Span<const double> seconds, double flops,
                          double bytes, const DevicePeak& peak);
 
-// Returns a table for the console: a row per layer and direction, and their
-// sum.
+// Returns a table for the console: a row per layer and direction, and a sum.
 std::string LayerTable(absl::Span<const LayerRecord> layers,
                        const DevicePeak& peak);
 

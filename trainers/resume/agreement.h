@@ -12,8 +12,7 @@ namespace rankwise {
 // Returns OK if `mine` is OK on every rank; otherwise the same error on all
 // ranks, that of the first rank that failed: "ATTEMPTED failed on rank 1: ...",
 // with the code and the message (at most 1,000 bytes) of its status.
-// Collective: no rank returns before all have called it. Fails as the
-// communicator does.
+// Collective: no rank returns before all call. Fails as the communicator does.
 absl::Status AgreeOnSuccess(absl::string_view attempted,
                             const absl::Status& mine, const Worker& worker);
 

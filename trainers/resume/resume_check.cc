@@ -114,8 +114,7 @@ std::string LossDecidingConfig(const TrainConfig& config, const Worker& worker,
   settings["accumulate"] = config.accumulate;
   settings.erase("microbatches");  // the pipelines' flag for accumulate
   settings[kDataParallelRanks] = worker.data_ranks();
-  // The cosine's shape depends on its last step; other schedules may be
-  // extended.
+  // The cosine depends on its last step; other schedules may be extended.
   settings[kCosineSteps] =
       config.optimizer.lr_schedule == "cosine" ? total_steps : 0;
   return settings.dump(-1, ' ', false,

@@ -89,8 +89,7 @@ class ResumeTest : public ::testing::Test {
     return worker;
   }
 
-  // Saves a checkpoint with the values that the first of two ranks would
-  // gather.
+  // Saves a checkpoint as the first of two ranks would.
   void SaveAsTwoRanks() {
     CheckpointStore store(config_.checkpoint.dir, 3);
     Save({.step = 6, .epoch = 1, .position = 6});
@@ -356,8 +355,7 @@ TEST_F(ResumeTest, EachRankContinuesWithItsOwnBuffers) {
               AllOf(HasSubstr("--broadcast_buffers=false"),
                     HasSubstr("the buffers of 2 data-parallel ranks, this run "
                               "has 1; resume with as many")));
-  // Ranks that receive rank 0's buffers before each forward can continue with
-  // these.
+  // Ranks that receive rank 0's buffers before each forward can use these.
   engine_.own_buffers = false;
   ASSERT_TRUE(Resume(config_, worker_).ok());
   EXPECT_TRUE(mean.equal(at::full({2}, 1.0))) << mean;

@@ -77,8 +77,7 @@ TensorBlock RowsOf(const StateTensor& state, const ShardedState& sharded) {
   return block;
 }
 
-// Returns `part`, rows of this rank's part along tp, as blocks of the whole
-// weight.
+// Returns `part`, rows of this rank's tp part, as blocks of the whole weight.
 std::vector<TensorBlock> BlocksOf(const TensorBlock& part,
                                   const Division& division,
                                   const TensorParallel& tp) {

@@ -25,8 +25,7 @@ struct HeldBlock {
 
 // Returns the blocks that this rank holds of the model ("model.fc1.weight") and
 // of its optimizer's state ("optimizer.exp_avg.fc1.weight"), with the names and
-// shapes of a single process. A copy of a tied weight is a block of the owner's
-// tensor.
+// shapes of a single process. Copies of tied weights are blocks of the owner's.
 std::vector<HeldBlock> HeldBlocks(const Worker& worker, const Model& model,
                                   const Optimizer& optimizer,
                                   const ShardedState& sharded);

@@ -27,8 +27,7 @@ struct ShardedState {
   std::map<std::string, Shard> shards = {};
   // The ranks that together own all rows; rank i of the group owns up to
   // ceil(whole_rows / ranks) rows, starting at i * ceil(whole_rows / ranks).
-  // Several such groups may have the same rows (HSDP): the first rank's group
-  // saves them.
+  // Groups may have the same rows (HSDP): the first rank's group saves them.
   Group group = {};
 };
 

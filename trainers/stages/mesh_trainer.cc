@@ -39,8 +39,7 @@ absl::StatusOr<MeshModel> Parallelize(const TrainConfig& config,
   mesh.stages = std::make_unique<PipelineStages>(
       config, worker, *mesh.plan, model, *mesh.training->data().train.dataset,
       mesh.sharded.get());
-  // The optimizer gets the parameters that this rank owns; a checkpoint is
-  // restored into them.
+  // The optimizer owns this rank's parameters; Start restores into them.
   RETURN_IF_ERROR(mesh.training->Start(owned, std::move(state)));
   MemoryMeter* const memory = mesh.training->memory_meter();
   if (memory != nullptr)

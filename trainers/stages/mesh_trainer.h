@@ -21,8 +21,7 @@ namespace rankwise {
 struct MeshModel {
   std::unique_ptr<PipelinePlan> plan;
   std::unique_ptr<TrainingRun> training;
-  // nullptr without sharding
-  std::unique_ptr<FullyShardedDataParallel> sharded;
+  std::unique_ptr<FullyShardedDataParallel> sharded;  // may be nullptr
   std::unique_ptr<PipelineStages> stages;
 };
 
@@ -33,8 +32,7 @@ absl::StatusOr<MeshModel> Parallelize(const TrainConfig& config,
                                       const Worker& worker,
                                       const PipelineConfig& pipeline);
 
-// Trains to the end of `config`. Errors are those of Parallelize and
-// TrainingRun.
+// Trains to the end of `config`. Errors: Parallelize's and TrainingRun's.
 absl::Status TrainOnMesh(const TrainConfig& config, const Worker& worker,
                          const PipelineConfig& pipeline);
 

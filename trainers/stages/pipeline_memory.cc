@@ -44,15 +44,13 @@ class StageMemory {
   }
 
   // Returns the bytes of a number entering `layer`, which is not the first.
-  // Under autocast norms and blocks take and return fp32, unless the parameters
-  // are 16-bit.
+  // Under autocast norms and blocks use fp32, unless the parameters are 16-bit.
   double BytesInto(size_t layer) const {
     const bool is_wide = IsWide(layer - 1) || IsWide(layer);
     return is_wide && !has_bf16_parameters_ ? 4 : types_.value_bytes;
   }
 
-  // Returns the bytes of a message into `layer`; 0 into the first layer and out
-  // of the last.
+  // Returns the bytes into `layer`; 0 into the first and out of the last.
   double MessageBytes(size_t layer) const {
     if (layer == 0 || layer == model_.layers.size()) return 0;
     double bytes = examples() * BytesInto(layer);

@@ -21,8 +21,7 @@
 namespace rankwise {
 namespace {
 
-// full steps before the first prediction
-constexpr int64_t kFirstPrediction = 3;
+constexpr int64_t kFirstPrediction = 3;  // after this full step
 constexpr size_t kRecentSteps = 10;
 constexpr size_t kKinds = 4;  // of computation
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
@@ -271,8 +270,7 @@ absl::StatusOr<std::string> PipelineMeter::Summary() {
   Table rows;
   for (size_t i = 0; i < ranks_.size(); ++i) rows.push_back(SummaryOf(i));
   ASSIGN_OR_RETURN(Table all, GatherAll(std::move(rows)));
-  // Stages at the same place are alike in every replica: show the first
-  // replica's.
+  // Replicas have equal stages: show the first replica's.
   Table first;
   for (int row : RowsOf(/*rank_of_job=*/0))
     first.push_back(all[static_cast<size_t>(row)]);

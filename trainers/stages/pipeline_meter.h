@@ -20,14 +20,12 @@
 
 namespace rankwise {
 
-// Collective calls must be made in the same steps on every rank of the job. Not
-// thread-safe.
+// Collective calls must be in the same steps on all ranks. Not thread-safe.
 class PipelineMeter {
  public:
   // `schedule`: of a full step, until Follow. `output_bytes`: of each stage's
   // output for a full micro-batch. Both, and the worker, must outlive the
-  // meter. `ranks`: ranks of the pipeline that this process runs: one, or all
-  // in order.
+  // meter. `ranks`: the pipeline's ranks in this process: one, or all in order.
   PipelineMeter(const Schedule& schedule, std::vector<double> output_bytes,
                 LinkCosts link, const Worker& worker, std::vector<int> ranks);
 
@@ -74,17 +72,14 @@ class PipelineMeter {
   bool IsFull(const Schedule& schedule) const { return &schedule == schedule_; }
   // Returns whether all ranks of the pipeline are in this process.
   bool in_one_process() const { return ranks_.size() > 1; }
-  // Returns the index of this rank's pipeline in the job: one per line along
-  // pp.
+  // Returns the index of this rank's pipeline: one per line along pp.
   int Pipeline() const;
-  // Returns the rows of one pipeline's ranks in order, of this process or of
-  // the job.
+  // Returns the rows of one pipeline's ranks, in this process or in the job.
   std::vector<int> RowsOf(int rank_of_job) const;
   ScheduleRecord RecordOf(int64_t step, const Schedule& schedule, int rank,
                           const ExecutorStep& measured) const;
   absl::StatusOr<Table> GatherAll(Table rows) const;
-  // Returns the computation among `spans`, ordered by start, since
-  // `origin_seconds`.
+  // Returns the computation among `spans`, by start since `origin_seconds`.
   TimelineRecord Describe(const std::vector<Span>& spans, size_t index,
                           double origin_seconds, const char* origin) const;
   std::vector<double> SummaryOf(size_t index) const;

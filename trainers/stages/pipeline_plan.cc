@@ -105,8 +105,7 @@ absl::StatusOr<std::vector<LayerProfile>> ProfileModel(
   return profile;
 }
 
-// Returns the first rank's `seconds`, one per layer; other ranks' values are
-// ignored.
+// Returns the first rank's `seconds`, one per layer, on all ranks.
 absl::StatusOr<std::vector<double>> TellAll(std::vector<double> seconds,
                                             const Worker& worker) {
   at::Tensor shared = at::tensor(seconds, at::kDouble).to(worker.device);

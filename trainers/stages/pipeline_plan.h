@@ -27,9 +27,8 @@ namespace rankwise {
 struct PipelineConfig {
   // A name of ScheduleNames(), or the absolute path of a CSV file.
   std::string schedule = "1f1b";
-  int ranks = 0;  // p, per pipeline; 0 for all that the other axes leave
-  // dp; 0 for all that the other axes leave, 1 if p is also 0
-  int replicas = 0;
+  int ranks = 0;     // p, per pipeline; 0 for all that the other axes leave
+  int replicas = 0;  // dp; 0 for all that remain, 1 if p is also 0
   int context = 1, tensor = 1;  // cp and tp
   // Order of the mesh's axes; the last one changes fastest.
   std::vector<std::string> mesh_order = {"pp", "dp", "cp", "tp"};
@@ -101,13 +100,11 @@ class PipelinePlan {
   bool is_planned() const;
   // From now on plans for `costs`, which must be identical on all ranks. Keeps
   // the current schedule if no other is faster with these costs. Returns a line
-  // for the console with the gain. `step`: the last one that ran. Call only if
-  // is_planned().
+  // for the console. `step`: the last one that ran. Requires is_planned().
   absl::StatusOr<std::string> PlanAgain(int64_t step,
                                         const SimulationCosts& costs);
   // Returns the seconds that the schedule was planned for: F, I and W of
-  // `stage` and a message to the next stage. Empty if planned without
-  // measurements.
+  // `stage` and a message to the next stage. Empty if none were measured.
   std::map<std::string, double> PlannedSeconds(int stage) const;
 
   const PipelineConfig& config() const { return config_; }
@@ -143,8 +140,7 @@ class PipelinePlan {
                              const Schedule& schedule) const;
   // Returns the schedule of a full step for `costs`, computation only.
   absl::StatusOr<Schedule> MakeFull(const SimulationCosts& costs) const;
-  // Sums costs by layer into costs by stage; a backward's halves count as
-  // equally long.
+  // Sums layers' costs by stage; both halves of a backward count equally.
   SimulationCosts CostsOf(absl::Span<const double> forward_seconds,
                           absl::Span<const double> backward_seconds) const;
 

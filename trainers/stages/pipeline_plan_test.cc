@@ -74,9 +74,8 @@ TEST(PipelinePlanTest, ReplicasOfAStageTakeConsecutiveRanks) {
 }
 
 // mp_mlp: fc1, with 2048 features, and a ReLU; fc2, with 1024, and squared
-// errors. One process holds fc1's output, its copy, the buffer for its
-// gradient, the ReLU's output, and two values per output for the squared
-// errors.
+// errors. One process holds fc1's output, its copy, its gradient's buffer, the
+// ReLU's output, and two values per output for the squared errors.
 TEST(PipelinePlanTest, ComputedActivationsHaveTheMessagesOfAllRanksHere) {
   TrainConfig config;
   config.model = {.name = "mp_mlp"};

@@ -159,8 +159,7 @@ absl::StatusOr<StepOutcome> PipelineRun::End(
   return outcome;
 }
 
-// After an exchange of costs no step is in flight or waits to be added to the
-// meter.
+// After an exchange of costs no step is in flight or missing in the meter.
 absl::Status PipelineRun::PlanAgain(int64_t last_step) {
   if (planned_again_ || !plan_->is_planned() || meter_.costs().stages.empty())
     return absl::OkStatus();

@@ -62,11 +62,9 @@ class PipelineRun {
   absl::StatusOr<EvalRecord> Evaluate(TrainingData& data, int64_t epoch);
   absl::Status Conclude();
 
-  // Plans once more after ranks have exchanged costs, if the schedule depends
-  // on them.
+  // Plans once more from exchanged costs, if the schedule depends on them.
   absl::Status PlanAgain(int64_t last_step);
-  // Adds the steps that the devices have finished to the meter, or all with
-  // `wait`.
+  // Adds finished steps to the meter, or with `wait` all steps.
   absl::Status TakeInSteps(bool wait);
   const std::vector<ExecutorStep>& Read(PipelineStep& step) const;
   void AddTimes(PipelineStep& step, StepRecord& record) const;
@@ -84,10 +82,9 @@ class PipelineRun {
   PipelineMeter meter_;
   bool planned_again_ = false;
   int64_t full_steps_ = 0;  // number of full steps started
-  // not yet added to the meter
-  std::deque<std::shared_ptr<PipelineStep>> steps_;
-  std::optional<DeviceEvent> last_update_;  // on worker_.device
-  std::vector<HostAnchor> anchors_;         // by local rank
+  std::deque<std::shared_ptr<PipelineStep>> steps_;  // not in the meter yet
+  std::optional<DeviceEvent> last_update_;           // on worker_.device
+  std::vector<HostAnchor> anchors_;                  // by local rank
   double anchored_seconds_ = 0;  // time of the anchors, by the host's clock
 };
 

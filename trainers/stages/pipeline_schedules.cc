@@ -1,5 +1,4 @@
-// The schedules of a pipeline's steps, and the costs for which the planned
-// schedule is made.
+// The schedules of a pipeline's steps, and the costs used to plan them.
 #include <utility>
 
 #include "absl/algorithm/container.h"

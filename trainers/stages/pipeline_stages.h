@@ -92,7 +92,7 @@ class PipelineStages {
  public:
   // Makes stages of `model`, which must keep the layers of plan.Placement().
   // Under autocast runs one example of `data` to find the stages' output types.
-  // `sharded`: the engine that has sharded the model, or nullptr. All arguments
+  // `sharded`, the engine that sharded the model, may be nullptr. All arguments
   // must outlive this.
   PipelineStages(const TrainConfig& config, const Worker& worker,
                  const PipelinePlan& plan, Model& model, const Dataset& data,
@@ -111,8 +111,7 @@ class PipelineStages {
   void Begin(absl::Span<const Batch> micro_batches,
              const std::vector<uint64_t>& dropout_seeds,
              const ModelStage::Finish& finish);
-  // `call` runs at the end of each local stage's forward and when its backward
-  // begins.
+  // `call` runs as each local stage's forward ends and its backward begins.
   void CallAfterForward(const std::function<void()>& call);
   // Runs forward and backward of the step; returns results by local rank.
   std::vector<ExecutorStep> Run(const Schedule& schedule);
@@ -145,8 +144,7 @@ class PipelineStages {
   std::vector<torch::ScalarType> output_types_;
   std::vector<double> output_bytes_;
   LinkCosts link_;
-  // nullptr for stages of other ranks
-  std::vector<std::unique_ptr<ModelStage>> stages_;
+  std::vector<std::unique_ptr<ModelStage>> stages_;  // nullptr if not here
   // Weights that a stage shares with another: within this rank, where the
   // gradient is complete after both stages, or with a peer that holds a copy.
   struct SharedWeight {

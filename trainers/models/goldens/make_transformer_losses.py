@@ -35,7 +35,7 @@ def initialise(layer, residual_deviation):
 class Gpt(nn.Module):
     def __init__(self, depth, features, heads, tokens):
         super().__init__()
-        # Modules draw weights that are thrown away: the seed comes before ours.
+        # Modules draw weights that are discarded: seed before drawing those used.
         layers = [block(features, heads) for _ in range(depth)]
         torch.manual_seed(7)
         self.token = nn.Parameter(normal((256, features)))

@@ -3,18 +3,18 @@
 namespace rankwise {
 namespace {
 
-// A rank's part of the vocabulary along tp; the last ones are padded.
+// Returns a rank's part of the vocabulary along tp; the last ones are padded.
 std::vector<int64_t> TokenWeightShape(const TransformerPart& part,
                                       int64_t vocabulary) {
   return {(vocabulary + part.tensor - 1) / part.tensor, part.features};
 }
 
 // Per token h features, a heads and t ranks along tp. Korthikanti et al. 2022,
-// table 2, counts bytes of 16-bit values, here are the values: of "tensor and
-// sequence parallel", 34 h / t, masks of 2 h left out, 16 h / t values; without
+// table 2, counts bytes of 16-bit values; these are the values: for "tensor and
+// sequence parallel", 34 h / t without masks of 2 h, 16 h / t values; without
 // --sequence_parallel 4 h of them, the norms' inputs and outputs, are on every
-// rank. Its 5 a s, the attention's weights, are not kept: fused kernels compute
-// them again from the sums of their rows, as with the paper's selective
+// rank. Its 5 a s, the attention's weights, are not stored: fused kernels
+// recompute them from their row sums, as in the paper's selective
 // recomputation.
 KeptForBackward KeptByBlock(const TransformerPart& part) {
   const auto h = static_cast<double>(part.features);
@@ -23,26 +23,26 @@ KeptForBackward KeptByBlock(const TransformerPart& part) {
   const auto here = static_cast<double>(part.tokens_here);
   const auto between = static_cast<double>(part.tokens_between);
   KeptForBackward kept;
-  // The norms' outputs; q, k, v and what attention makes of them; what goes
-  // into GELU and what comes out.
+  // The norms' outputs; q, k, v and attention's output; GELU's input and
+  // output.
   kept.values = between * 2 * h + here * (3 + 1 + 4 + 4) * h / t;
   if (part.copies_attention) kept.values += here * h / t;
   // The norms' inputs, the residual stream.
   kept.wide_values = between * 2 * h;
   if (part.has_statistics) {
     kept.wide_values += between * 4;
-    // The sums of attention's rows are always fp32: where casts are 16-bit, two
-    // values each.
+    // Attention's row sums are always fp32: two values each if casts are
+    // 16-bit.
     kept.values += here * a;
     kept.cast_values = here * a;
   }
   kept.cast_weights = 12 * h * h / t;
-  // Of the two norms' outputs, and of what is added twice to the residual
-  // stream. Those of q, k, v and what goes into GELU take the place of these.
+  // Gradients of the two norms' outputs, and of two additions to the residual
+  // stream. Those of q, k, v and GELU's input replace the tensors themselves.
   kept.until_weight_grad = 4 * between * h;
   if (!part.dropout) return kept;
   kept.dropout_masks = between * 2 * h;
-  // Softmax, its mask and what is left.
+  // Softmax, its mask and the masked result.
   kept.attention_weights = 3 * a * here * static_cast<double>(part.tokens);
   return kept;
 }

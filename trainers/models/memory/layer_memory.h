@@ -1,4 +1,4 @@
-// What one rank's part of a layer holds in memory, in numbers and in bytes.
+// The memory of one rank's part of a layer, in numbers and in bytes.
 #ifndef RANKWISE_TRAINERS_MODELS_MEMORY_LAYER_MEMORY_H_
 #define RANKWISE_TRAINERS_MODELS_MEMORY_LAYER_MEMORY_H_
 
@@ -7,37 +7,35 @@
 
 namespace rankwise {
 
-// What a layer's forward keeps for its backward on this rank: numbers of each
-// example, but for cast_weights. What two layers share counts in the later one,
-// whose input it is; the batch itself does not count.
+// Tensors that a layer's forward stores for its backward on this rank: numbers
+// per example, except for cast_weights. A tensor shared by two layers counts in
+// the later one, whose input it is; the batch itself does not count.
 struct KeptForBackward {
   double values = 0;  // of --precision's type
   // fp32 under any precision, except on a CPU with bf16 parameters: bf16.
   double wide_values = 0;
-  // Outputs of ReluMaxPool, of which each keeps a byte on a CPU, and elsewhere
-  // the four values that it is the largest of and where it came from, in 64
-  // bits.
+  // Outputs of ReluMaxPool: each stores a byte on a CPU, and elsewhere its four
+  // input values and the index of the largest, in 64 bits.
   double pooled_values = 0;
   double dropout_masks = 0;  // as large as a value on a CPU, else a byte
-  // Of attention that no fused kernel computes: with dropout on a CPU.
+  // For attention without a fused kernel: with dropout on a CPU.
   double attention_weights = 0;
-  // What autocast adds: copies of an input that counts nowhere else, and of
-  // the weights, once per forward.
+  // Added by autocast: copies of inputs that count nowhere else, and of the
+  // weights, once per forward.
   double cast_values = 0, cast_weights = 0;
-  // On top of all, of --precision's type, from the gradients of the inputs
-  // until those of the weights, where a pipeline computes these later: the
-  // gradients of outputs, less what only the inputs' needed. 0 where it is not
-  // known.
+  // In addition, of --precision's type, from the inputs' gradients until the
+  // weights', if a pipeline computes these later: gradients of outputs, less
+  // tensors that only the inputs' needed. 0 if unknown.
   double until_weight_grad = 0;
 };
 
 // How the numbers of KeptForBackward are stored.
 struct KeptTypes {
   double value_bytes = 4, wide_bytes = 4, mask_bytes = 1;
-  double attention_weight_bytes = 0;  // 0: fused kernels keep none
+  double attention_weight_bytes = 0;  // 0 for fused kernels
   double pooled_bytes = 1;
   bool casts = false;          // autocast is on
-  bool casts_weights = false;  // and parameters are fp32
+  bool casts_weights = false;  // if the parameters are fp32
 };
 
 double KeptBytes(const KeptForBackward& kept, double examples,
@@ -54,13 +52,13 @@ struct LayerMemory {
 struct TransformerPart {
   int64_t features = 0, heads = 0;  // of the whole model
   int64_t tensor = 1;               // ranks along tp
-  // Tokens of an example: all; those of this rank along cp; those of this rank
-  // between layers.
+  // Tokens of an example: all; on this rank along cp; on this rank between
+  // layers.
   int64_t tokens = 0, tokens_here = 0, tokens_between = 0;
   bool dropout = false;
   bool copies_attention =
       false;  // Ulysses returns attention's output as a copy
-  // Counts the sums of attention's rows, and the norms' means and deviations.
+  // Counts the row sums of attention, and the norms' means and deviations.
   bool has_statistics = true;
 
   double StreamValues() const {  // between layers
@@ -68,8 +66,8 @@ struct TransformerPart {
   }
 };
 
-// The layers that trainers/models/transformer.cc and gpt.cc build: an embedding
-// of tokens and positions.
+// The layers built by trainers/models/transformer.cc and gpt.cc: an embedding
+// of tokens and positions, a block and a norm.
 LayerMemory EmbeddingMemory(const TransformerPart& part, int64_t vocabulary);
 LayerMemory BlockMemory(const TransformerPart& part);
 LayerMemory NormMemory(const TransformerPart& part);
