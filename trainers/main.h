@@ -25,7 +25,7 @@ struct Parallelism {
   std::optional<PipelineConfig> stages = {};  // into layers, by pp
   ZeroConfig zero = {};                       // by dp, without stages
   std::vector<c10::Device> devices = {};      // Worker::devices
-  // Number of first ranks that serve parameters and read no training data. The
+  // The first `servers` ranks serve parameters and read no training data. The
   // job continues when other ranks fail.
   int servers = 0;
 

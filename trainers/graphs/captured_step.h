@@ -112,8 +112,7 @@ class CapturedStep {
 };
 
 // Returns `step.step` itself without --cuda_graph; otherwise a step that
-// captures it and replays the graph if possible. Its references must outlive
-// it.
+// captures it and replays it if possible. Its references must outlive it.
 StepFunction CaptureIfRequested(const TrainConfig& config, const Worker& worker,
                                 TrainingRun& run, CapturableStep step);
 

@@ -16,7 +16,7 @@ bool HasSelfAttention(const torch::Tensor& qkv, int64_t heads);
 // keys and values, to [B, tokens, heads * features]. Same arithmetic as
 // at::scaled_dot_product_attention: softmax in fp32, weights and their
 // gradients rounded to the type of qkv, sums of products in fp32.
-// gradients rounded to the type of qkv, sums of products in fp32.
+//
 // Unlike its fused kernel for CPUs, this reads queries, keys and values where
 // the product that makes them stores them, and sums no gradient twice in
 // backward: it computes rows of scores, and columns of their gradients, a tile

@@ -83,7 +83,7 @@ class MemoryMeter {
   const MemoryParts& parts() const { return parts_; }
 
  private:
-  // Of the optimizer's parameters; with `whole`, of the model's too.
+  // Bytes for the optimizer's parameters; with `whole`, the model's too.
   int64_t GradientBytes(bool whole) const;
   int64_t UnshardedNow() const;
   void TakeActivations(int64_t of_others);

@@ -47,6 +47,7 @@ absl::StatusOr<ModelSpec> GptSpec(const ModelConfig& config);
 // of 4x4. Input [B, 3, 32, 32]; output logits [B, 10]. Sizes: nano (4 blocks of
 // 128 features; the default), micro (6 of 192), and of DeiT (Touvron 2021) tiny
 // (12 of 192), small (12 of 384) and base (12 of 768).
+//
 // Layers: embedding (patches, class token, positions), block0 ..., norm (of the
 // class token only), head. Initial weights N(0, 0.02^2); the class token is 0.
 absl::StatusOr<ModelSpec> VitSpec(const ModelConfig& config);

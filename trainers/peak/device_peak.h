@@ -5,7 +5,7 @@ namespace rankwise {
 
 // Peak rates of one rank's device; 0 if unknown.
 struct DevicePeak {
-  // Of matrix products in one precision, with a multiply-add counted as two.
+  // In matrix products of one precision, with a multiply-add counted as two.
   double flops_per_second = 0;
   double bytes_per_second = 0;  // between the device and its memory
 };

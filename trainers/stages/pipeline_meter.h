@@ -99,7 +99,7 @@ class PipelineMeter {
   std::deque<FullStep> recent_;  // the last full steps
   // Statistics of one of ranks_ for the summary.
   struct RankSums {
-    // Of each full step except the first: total, span, busy, waiting.
+    // Per full step except the first: total, span, busy, waiting.
     std::array<std::vector<double>, 4> seconds;
     int peak_activations = 0;
     double sent_bytes = 0, transfer_seconds = 0;  // in the last full step

@@ -35,7 +35,7 @@ struct KeptTypes {
   double attention_weight_bytes = 0;  // 0 for fused kernels
   double pooled_bytes = 1;
   bool casts = false;          // autocast is on
-  bool casts_weights = false;  // if the parameters are fp32
+  bool casts_weights = false;  // autocast is on, parameters are fp32
 };
 
 double KeptBytes(const KeptForBackward& kept, double examples,
