@@ -3,7 +3,7 @@
     bazel build //comm_bench
     python collectives.py --comm_bench bazel-bin/comm_bench/comm_bench --nproc 2
 
-Both line ranks up by a barrier before each iteration, and an iteration's time is that of its slowest rank.
+Both align ranks by a barrier before each iteration; an iteration's time is that of its slowest rank.
 Prints Markdown.
 """
 
@@ -49,7 +49,7 @@ def make_call(dist, torch, name, size, world):
 
 
 def work(args):
-    """One rank: prints a line 'bytes median_seconds' per size on rank 0."""
+    """Runs one rank; rank 0 prints a line 'bytes median_seconds' per size."""
     import torch
     import torch.distributed as dist
     torch.set_num_threads(1)

@@ -1,4 +1,4 @@
-"""What the runs of several programs say about each other, as a table."""
+"""Compares runs of several programs in a table."""
 
 import dataclasses
 import math
@@ -15,7 +15,7 @@ class Case:
     work: object  # works.Work
     results: dict  # program -> list of runs.Result, the last one with sampled memory; our program first
     lines: dict = dataclasses.field(default_factory=dict)  # program -> lines of its code
-    reasons: dict = dataclasses.field(default_factory=dict)  # program that cannot do it -> why
+    reasons: dict = dataclasses.field(default_factory=dict)  # unsupported program -> reason
 
     def title(self):
         ranks = max(self.work.world_size, 1)
@@ -36,12 +36,12 @@ def units_per_second_of_mean(case, result):
 
 
 def whole_epoch(case, result):
-    """Seconds of runs of an epoch; None for runs of a number of steps."""
+    """Returns the duration of a run of an epoch; None for a run of a fixed number of steps."""
     return None if case.work.max_steps else result.whole_seconds
 
 
 def units_per_second_of_epoch(case, result):
-    """Training examples over the time of the whole process: starting, evaluating and ending count."""
+    """Training examples over the duration of the process, including start-up, evaluation and exit."""
     if case.work.max_steps:
         return None
     return len(result.step_seconds) * case.work.units_per_step() / result.whole_seconds
@@ -52,7 +52,7 @@ def first_step(_, result):
 
 
 def exposed_of(case, result):
-    """Not of pipelines, whose waiting is in their bubbles."""
+    """None for pipelines, which wait in their bubbles."""
     return steady(result.exposed_seconds) if case.work.stages == 1 else []
 
 
@@ -68,7 +68,7 @@ def exposed_percent(case, result):
     return 100 * statistics.fmean(exposed) / statistics.fmean(steady(result.step_seconds))
 
 
-# What each row shows, and how a result gives it: None where the program cannot know.
+# Name and value of each row; None if the program cannot measure it.
 TIMED_ROWS = (
     ("{unit}/s", units_per_second),
     ("{unit}/s of the mean step", units_per_second_of_mean),
@@ -85,7 +85,7 @@ def number(value):
 
 
 def ratio_text(ours, theirs):
-    """Of the medians, and the lowest and highest of two runs in turn."""
+    """Returns the ratio of the medians, and the lowest and highest of neighbouring runs."""
     def divide(a, b):
         return a / b if b else float("nan")
 
@@ -95,7 +95,7 @@ def ratio_text(ours, theirs):
 
 
 def row(label, columns):
-    """`columns`: each program's values, ours first; None for one that has none."""
+    """`columns`: each program's values, ours first; None for a program without values."""
     ours, *others = columns
     cells = [label, number(statistics.median(ours))]
     for theirs in others:
@@ -104,7 +104,7 @@ def row(label, columns):
 
 
 def programs_of(cases):
-    """Those with a result in one of the cases, in order."""
+    """Returns the programs with a result in one of the cases, in order."""
     return list(dict.fromkeys(name for case in cases for name in case.results))
 
 
@@ -117,7 +117,7 @@ def timed_rows(cases, programs):
     for what, value in TIMED_ROWS:
         for case in cases:
             columns = [values_of(case, name, value) for name in programs]
-            # Without communication between ranks of our own there is nothing to compare.
+            # If our ranks do not communicate, there is nothing to compare.
             if any(columns[1:]):
                 label = case.title() if value is units_per_second else case.name
                 yield row(f"{label}: {what.format(unit=case.work.unit)}", columns)
@@ -148,7 +148,7 @@ def table(cases):
 
 
 def reasons(cases):
-    """A line for each program that cannot do some of the cases, and why."""
+    """Returns a line with the reason for each program that does not support some of the cases."""
     names_by_reason = {}
     for case in cases:
         for program, why in case.reasons.items():
@@ -158,7 +158,7 @@ def reasons(cases):
 
 
 def lines_of_code(source):
-    """Without blank lines, comments and a Python program's docstrings."""
+    """Counts lines without blank lines, comments and a Python program's docstrings."""
     text = source.read_text()
     if source.suffix == ".py":
         text = re.sub(r'^ *""".*?"""$', "", text, flags=re.DOTALL | re.MULTILINE)
@@ -168,7 +168,7 @@ def lines_of_code(source):
 
 
 def loss_differences(case):
-    """By program, the largest of the first steps to our program; NaN if one is."""
+    """Returns, by program, the largest difference to our losses in the first steps; NaN if a loss is."""
     ours, *others = case.results
     first = case.results[ours][0].losses[:COMPARED_LOSSES]
     found = {}
@@ -180,7 +180,7 @@ def loss_differences(case):
 
 
 def too_different(cases):
-    """A line for each program and case whose losses differ by more than the case's bound."""
+    """Returns a line for each program and case whose losses differ by more than the case's bound."""
     return [f"{case.name}: losses of {name} differ by {difference:.1e}; the bound is "
             f"{case.work.loss_bound:.0e}" for case in cases if case.work.loss_bound
             for name, difference in loss_differences(case).items()

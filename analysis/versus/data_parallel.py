@@ -1,11 +1,11 @@
-"""What DataParallel costs by its design, and what by Python's GIL.
+"""Separates the cost of DataParallel's design from that of Python's GIL.
 
     bazel build //trainers:single //trainers:data_parallel //trainers:ddp
     python3 data_parallel.py --bin=bazel-bin/trainers --runs=5
 
 Runs of `//trainers:data_parallel` in its four ways, of `//trainers:ddp` over each backend and of
-data_parallel_threads.py take turns, on the same global batch, 1 thread per replica or rank. Prints tables in
-Markdown: the median step and the time of its parts, medians over the runs. Python is that of the environment
+data_parallel_threads.py alternate, on the same global batch, 1 thread per replica or rank. Prints tables in
+Markdown: the median step and the time of its parts, medians over the runs. Uses the Python of the environment
 `pytorch` of environments.py.
 """
 
@@ -52,12 +52,12 @@ def backends(text):
 def parse_args():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--bin", required=True, help="folder of the trainers' binaries")
-    parser.add_argument("--runs", type=positive, default=5, help="of each program (5)")
-    parser.add_argument("--steps", type=positive, default=60, help=f"a run; the first {WARM_UP} do not count (60)")
-    parser.add_argument("--batch_size", type=positive, default=64, help="of all replicas or ranks together (64)")
+    parser.add_argument("--runs", type=positive, default=5, help="runs of each program (5)")
+    parser.add_argument("--steps", type=positive, default=60, help=f"steps per run; the first {WARM_UP} do not count (60)")
+    parser.add_argument("--batch_size", type=positive, default=64, help="batch of all replicas or ranks (64)")
     parser.add_argument("--replicas", type=counts, default="1,2,4", help="replicas and ranks (1,2,4)")
     parser.add_argument("--backends", type=backends, default=",".join(BACKENDS),
-                        help=f"of ddp ({','.join(BACKENDS)})")
+                        help=f"backends of ddp ({','.join(BACKENDS)})")
     parser.add_argument("--only", choices=list(MODELS), help="one of the models")
     args = parser.parse_args()
     if args.steps <= WARM_UP:
@@ -77,7 +77,7 @@ def output_of(command):
 
 
 def parts_of_record(step):
-    """A step record's seconds as the Python program names them."""
+    """Returns a step record's seconds by the Python program's names."""
     first = step["first_device_seconds"]
     of_forward = sum(first.get(part, 0) for part in ("scatter", "replicate", "gather", "loss"))
     of_backward = sum(first.get(part, 0) for part in ("scatter gradient", "reduce"))
@@ -101,7 +101,7 @@ def run_python(command):
 
 
 def programs(args, model, python):
-    """(row, replicas) -> a function that runs it once, and returns its steps."""
+    """Returns (row, replicas) -> a function that runs it once and returns its steps."""
     found = {}
     work = [*MODELS[model], f"--max_steps={args.steps}", "--threads=1"]
     ours = [*work, f"--train_size={args.steps * args.batch_size}"]
@@ -132,7 +132,7 @@ def medians(steps):
 
 
 def measure(args, model, python):
-    """(row, replicas) -> part -> its median over the runs, in ms."""
+    """Returns (row, replicas) -> part -> median over the runs, in ms."""
     runs = {}
     for turn in range(args.runs):
         print(f"{model}: run {turn + 1} of {args.runs}", file=sys.stderr, flush=True)

@@ -1,7 +1,7 @@
-"""Finds the Python of each framework, or makes one.
+"""Finds or creates the Python environment of each framework.
 
-    python3 environments.py pytorch            # prints the one that is there, or fails
-    python3 environments.py jax --make         # makes it if it is missing
+    python3 environments.py pytorch            # prints the existing Python, or fails
+    python3 environments.py jax --make         # creates it if it is missing
 """
 
 import argparse
@@ -17,22 +17,22 @@ REQUIREMENTS = pathlib.Path(__file__).parent / "requirements"
 
 
 class NoPython(Exception):
-    """There is none, and none could be made; says why and what to do."""
+    """No environment was found or could be created; the message has the reason and a remedy."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Environment:
-    """A virtual environment with what requirements/NAME.txt lists, in the user's cache. The first line
-    of that list names the framework."""
+    """A virtual environment in the user's cache with the packages of requirements/NAME.txt, whose first
+    line is the framework."""
 
     name: str
     title: str
-    probe: str  # imports what is needed and prints the framework's version
+    probe: str  # imports the required packages and prints the framework's version
     download: str
-    base: str = ""  # of which environment it sees the packages, too
-    variable: str = ""  # names a Python to use instead
-    build: dict = dataclasses.field(default_factory=dict)  # variables for what pip compiles here
-    build_tools: tuple = ()  # packages without which pip cannot compile it
+    base: str = ""  # environment whose packages are also visible
+    variable: str = ""  # environment variable with a Python to use instead
+    build: dict = dataclasses.field(default_factory=dict)  # environment variables for pip's compilations
+    build_tools: tuple = ()  # packages that pip needs to compile it
     requirements_folder: pathlib.Path = REQUIREMENTS
 
     @property
@@ -56,15 +56,15 @@ ENVIRONMENTS = {environment.name: environment for environment in (
                 "about 350 MB"),
     Environment("deepspeed", "DeepSpeed", "import torch, deepspeed; print(deepspeed.__version__)",
                 "about 5 MB", base="pytorch",
-                # Compiled now, with g++: otherwise the first run would, and a killed one leave a lock that others
-                # wait for.
+                # Compiled now, with g++: otherwise the first run would compile it, and a killed run would leave a
+                # lock that blocks others.
                 build={"DS_ACCELERATOR": "cpu", "DS_BUILD_SHM_COMM": "1"},
                 build_tools=("wheel==0.45.1",)),
 )}
 
 
 def version_in(python, environment):
-    """The framework's version that `python` imports, and "", or None and why there is none."""
+    """Returns the framework's version imported by `python` and "", or None and the reason."""
     try:
         probe = subprocess.run([python, "-c", environment.probe], capture_output=True, text=True,
                                check=False)
@@ -126,7 +126,7 @@ def fill(folder, environment):
     if environment.base:
         base = site_packages(find(ENVIRONMENTS[environment.base]))
         pathlib.Path(site_packages(python), f"{environment.base}.pth").write_text(f"{base}\n")
-        # Packages that are built here import what the base has, and must not fetch it again.
+        # Packages built here import the base's packages, and must not download them again.
         pip += ["--no-build-isolation", "--no-deps"]
     network = "Check the network and the disk's room"
     if environment.build_tools:
@@ -137,7 +137,7 @@ def fill(folder, environment):
 
 
 def make_environment(folder, environment):
-    """A virtual environment with what the requirements list; made whole or not at all."""
+    """Creates a virtual environment with the required packages, atomically."""
     finished = folder / "requirements.txt"
     print(f"versus: making a Python environment with {environment.title} {environment.version()}, once, in "
           f"{folder}: pip fetches {environment.download} from PyPI. Otherwise, {environment.advice()}.",
@@ -153,8 +153,8 @@ def make_environment(folder, environment):
 
 
 def find(environment, make=make_environment):
-    """The Python that the environment's variable names; or this one, for an environment that has such a
-    variable, where it has the framework; or one in the user's cache, which `make` makes if it is missing."""
+    """Returns the Python in the environment's variable; or, for an environment with such a variable, the
+    current Python if it has the framework; or the one in the user's cache, created if `make`."""
     wanted = environment.version()
     if named := os.environ.get(environment.variable or "-"):
         return check_named(named, environment)

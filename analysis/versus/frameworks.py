@@ -1,4 +1,4 @@
-"""The programs that are compared: the C++ trainers, and one entry of a table for each framework."""
+"""The compared programs: the C++ trainers, and a table with an entry per framework."""
 
 import dataclasses
 import pathlib
@@ -10,7 +10,7 @@ from runs import Result, find_params, read_json, read_steps, run_measured
 HERE = pathlib.Path(__file__).resolve().parent
 PROGRAMS = HERE / "programs"
 TRAINERS = HERE.parent.parent / "trainers"
-NOT_COMPARED = "not compared"  # and the report gives no reason
+NOT_COMPARED = "not compared"  # the report omits this reason
 
 
 def pytorch_command(work, python, program):
@@ -25,7 +25,7 @@ def pytorch_command(work, python, program):
 
 
 def started_command(work, python, program):
-    """Of a program that begins with start.py's file and has no launcher of its own."""
+    """Returns the command of a program that reads start.py's file and has no launcher."""
     launcher = [str(PROGRAMS / "launch.py"), f"--nproc={work.world_size}"] if work.world_size else []
     command = [python, *launcher, program, f"--data_dir={work.data_dir}", f"--start={work.start}",
                f"--threads={work.threads}", f"--max_steps={work.max_steps}", f"--lr={work.lr}"]
@@ -76,12 +76,12 @@ def only_pipelines(work):
 @dataclasses.dataclass(frozen=True)
 class Framework:
     title: str
-    environment: str  # of environments.py
+    environment: str  # name in environments.py
     programs: dict  # model -> file in programs/
     command: typing.Callable  # (work, python, program) -> command
-    cannot: typing.Callable = can  # work -> why it cannot do that, or ""
-    needs_start: bool = False  # takes weights and the order of examples from start.py
-    knows_exposed: bool = False  # tells the exposed communication of DDP
+    cannot: typing.Callable = can  # work -> why it is not supported, or ""
+    needs_start: bool = False  # reads weights and the order of examples from start.py
+    knows_exposed: bool = False  # reports the exposed communication of DDP
     flags: tuple = ()
 
 
@@ -132,14 +132,14 @@ def tuned_pytorch():
 
 
 def compiled_pytorch():
-    """On one rank, and not over an epoch, which would include compiling."""
+    """On one rank, but not over an epoch, which would include compilation."""
     return dataclasses.replace(
         FRAMEWORKS["pytorch"], title="PyTorch compiled", flags=("--tuned", "--compile"),
         cannot=lambda work: NOT_COMPARED if work.model == "gpt" or work.world_size or not work.max_steps else "")
 
 
 class Rankwise:
-    """The C++ binaries, by their trainer's name, with flags of the reader's own at the end."""
+    """The C++ binaries by trainer name, with the user's additional flags at the end."""
 
     title = "rankwise"
 
@@ -150,7 +150,7 @@ class Rankwise:
         return ""
 
     def source(self, work):
-        # The trainers with stages share their step.
+        # The trainers with stages use the same step.
         has_stages = work.trainer() in ("pipeline", "hybrid")
         return TRAINERS / ("stages/mesh_trainer.cc" if has_stages else f"{work.trainer()}.cc")
 
@@ -164,7 +164,7 @@ class Rankwise:
 
 
 class RankwiseOther(Rankwise):
-    """Another of our trainers on the same work, for comparison."""
+    """Another C++ trainer on the same work, for comparison."""
 
     def __init__(self, title, cannot, changes, *args):
         super().__init__(*args)
@@ -178,6 +178,6 @@ class RankwiseOther(Rankwise):
 
 
 def other_trainers(*args):
-    """What sharding costs against ranks that each keep the whole model, and what a pipeline gains on one rank."""
+    """Compares sharding with replicated models, and a pipeline with one rank."""
     return [RankwiseOther("rankwise ddp", only_sharded, {"data_parallel": "ddp"}, *args),
             RankwiseOther("rankwise, 1 rank", only_pipelines, {"world_size": 1}, *args)]

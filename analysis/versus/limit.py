@@ -37,7 +37,7 @@ def parse_args():
     parser.add_argument("--binary", action="append",
                         help="path of //trainers:single (bazel-bin/trainers/single); may be repeated, to compare builds")
     parser.add_argument("--only", default=",".join(CASES), help=f"which of {','.join(CASES)} (all)")
-    parser.add_argument("--runs", type=int, default=7, help="of each case and binary (7)")
+    parser.add_argument("--runs", type=int, default=7, help="runs of each case and binary (7)")
     parser.add_argument("--data_dir", default="/tmp/cifar10", help="CIFAR-10 folder (/tmp/cifar10)")
     args = parser.parse_args()
     args.binary = args.binary or ["bazel-bin/trainers/single"]
@@ -48,7 +48,7 @@ def parse_args():
 
 
 def figures(record):
-    """Of the steps after warm-up in the record file of one run."""
+    """Returns the figures of the steps after warm-up in one run's record file."""
     with open(record) as lines:
         entries = [json.loads(line) for line in lines]
     run = next(entry for entry in entries if entry["kind"] == "run")
@@ -65,7 +65,7 @@ def figures(record):
 
 
 def run_once(binary, case, data_dir):
-    """With a cache folder of its own, so that the run measures the product instead of reading it."""
+    """Uses a new cache folder, so that the run measures the product instead of reading it."""
     with tempfile.TemporaryDirectory(prefix="limit.") as folder:
         record = pathlib.Path(folder, "record.jsonl")
         command = [os.path.abspath(binary), *(flag.format(data_dir=data_dir) for flag in CASES[case]),
@@ -83,7 +83,7 @@ def with_range(values, digits=1):
 
 
 def row(name, runs, best_product, first):
-    """`first`: the runs of another build that alternated with `runs`, if any."""
+    """`first`: alternating runs of another build, if any."""
     of = {figure: [run[figure] for run in runs] for figure in runs[0]}
     shares = [100 * gflops / best_product for gflops in of["gflops"]]
     cells = [name, with_range(of["ms"]), f"{statistics.median(of['gflops']):.0f}", with_range(of["product"], 0),

@@ -1,12 +1,12 @@
-"""Shows that the C++ trainers compute what PyTorch computes: step losses, and weights after training.
+"""Checks that the C++ trainers compute the same as PyTorch: step losses, and weights after training.
 
     python parity.py --single bazel-bin/trainers/single --ddp bazel-bin/trainers/ddp \\
         --data_dir FOLDER --optimizer sgd --lr 0.01
 
-Trains on the same global batches alone with batch 64 and on 2 ranks with batch 32, in C++ and in Python,
-where also with the layout and the optimizer kernel that the C++ trainers use ("tuned"). Exits non-zero when
-a difference is over its bound. Without a bound stand the differences that rounding alone makes between two
-convolution kernels; PyTorch's own, between 1 and 2 ranks, is the last row.
+Trains on the same global batches alone with batch 64 and on 2 ranks with batch 32, in C++ and in Python;
+in Python also with the C++ trainers' memory layout and optimizer kernel ("tuned"). Exits non-zero if a
+difference exceeds its bound. Rows without a bound show the effect of rounding between two convolution
+kernels; the last row is PyTorch's own difference between 1 and 2 ranks.
 """
 
 import argparse
@@ -22,11 +22,11 @@ from works import Work
 
 COMPARED_LOSSES = 20
 LOSS_BOUND = 1e-4
-# To PyTorch's losses. Adam magnifies what another kernel rounds: PyTorch differs from itself by 3e-4 between
-# 1 and 2 threads.
+# Difference to PyTorch's losses. Adam magnifies the rounding of another kernel: PyTorch differs from itself by
+# 3e-4 between 1 and 2 threads.
 PYTORCH_LOSS_BOUNDS = {"sgd": LOSS_BOUND, "adam": 1e-3}
-# Of the norm of a weight's difference to that of the weight. Adam divides by the gradient's own size and
-# so turns rounding of tiny gradients into whole steps.
+# Norm of a weight's difference over the weight's norm. Adam divides by the gradient's magnitude and so turns
+# rounding of tiny gradients into whole steps.
 WEIGHT_BOUNDS = {"sgd": 1e-5, "adam": 1e-3}
 
 
@@ -40,7 +40,7 @@ def parse_args():
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--steps", type=int, default=50)
     parser.add_argument("--threads", type=int, default=1,
-                        help="of a run on one rank, DDP runs take 1 a rank; PyTorch's own losses "
+                        help="threads of a run on one rank; DDP runs use 1 per rank; PyTorch's own losses "
                              "change with it, by 3e-4 in 20 Adam steps")
     parser.add_argument("--extra_flag", action="append", default=[],
                         help="passed on to the C++ binaries, may be repeated")
@@ -48,7 +48,7 @@ def parse_args():
 
 
 def train_all(args, folder):
-    """Losses and weights of all runs by name."""
+    """Returns losses and weights of all runs by name."""
     common = dict(data_dir=str(pathlib.Path(args.data_dir).resolve()), max_steps=args.steps,
                   optimizer=args.optimizer, lr=args.lr, seed=args.seed)
     works = {"single": Work(world_size=0, batch_size=64, threads=args.threads, **common),

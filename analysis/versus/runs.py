@@ -1,4 +1,4 @@
-"""Runs a program, watches it from outside, and reads back what it measured itself."""
+"""Runs a program, measures it from outside, and reads its own measurements."""
 
 import contextlib
 import dataclasses
@@ -17,14 +17,14 @@ FIRST_STEP_LINE = re.compile(r"first step done after ([0-9.]+) s")
 
 @dataclasses.dataclass
 class Result:
-    losses: list  # one a step, mean over ranks
+    losses: list  # one per step, mean over ranks
     step_seconds: list  # rank 0's
-    exposed_seconds: list  # of DDP's steps, mean over ranks; empty where the program cannot know
-    first_step_seconds: float  # from launch to the arrival of the line that says so
+    exposed_seconds: list  # per DDP step, mean over ranks; empty if the program cannot measure it
+    first_step_seconds: float  # from launch to the arrival of the line that reports it
     reported_first_step_seconds: float
     whole_seconds: float  # from launch to the end of the process
     peak_pss_mib: float  # over the process tree, shared pages counted once; 0 if not sampled
-    params_file: str  # safetensors; empty if not asked for
+    params_file: str  # safetensors; empty if not requested
 
 
 def read_json(path):
@@ -33,7 +33,7 @@ def read_json(path):
 
 
 def read_steps(record):
-    """The part of a Result that the step records hold."""
+    """Returns the part of a Result contained in the step records."""
     losses, exposed, step_seconds = {}, {}, []
     with open(record) as lines:
         for entry in map(json.loads, lines):
@@ -59,7 +59,7 @@ def find_params(folder):
 
 
 def run_measured(command, folder, sample_memory):
-    """Runs `command` to its end; returns the part of a Result that is seen from outside."""
+    """Runs `command` to its end; returns the part of a Result measured from outside."""
     launched = time.monotonic()
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                text=True, start_new_session=True)
@@ -81,7 +81,7 @@ def run_measured(command, folder, sample_memory):
 
 
 def follow(stream, launched):
-    """All that `stream` says, and when the first step was done: as seen here, and as it says."""
+    """Returns the output of `stream`, and the time of the first step as observed here and as reported."""
     lines, observed, reported = [], None, None
     for line in stream:
         lines.append(line)

@@ -3,10 +3,10 @@
     bazel run //analysis:versus
     bazel run //analysis:versus -- --runs=3 --only=fp32,ddp --frameworks=pytorch,jax
 
-All take turns, run by run, on generated data. Prints tables in Markdown: medians over the runs. Exits non-zero
-when losses of gpt differ by more than rounding explains. Memory comes from one more run of each, since sampling
-it costs time. Each framework's Python is an environment that is made once in the user's cache; PyTorch's may be
-named by $RANKWISE_PYTHON.
+Programs alternate, run by run, on generated data. Prints tables in Markdown: medians over the runs. Exits
+non-zero if losses of gpt differ by more than rounding explains. Memory is sampled in an additional run of each,
+since sampling costs time. Each framework's Python environment is created once in the user's cache; PyTorch's may
+be set by $RANKWISE_PYTHON.
 """
 
 import argparse
@@ -38,7 +38,7 @@ def lines_of(path):
 
 
 def quota_in(folder, version2):
-    """Cores that the CPU quota in a control group's folder allows."""
+    """Returns the cores allowed by the CPU quota in a control group's folder."""
     numbers = " ".join(line for name in (("cpu.max",) if version2 else ("cpu.cfs_quota_us", "cpu.cfs_period_us"))
                        for line in lines_of(f"{folder}/{name}")).split()
     try:
@@ -49,7 +49,7 @@ def quota_in(folder, version2):
 
 
 def cpu_quota(root=""):
-    """The lowest quota of this process's control groups and those around them, as records/usable_resources.h has it."""
+    """Returns the lowest quota of this process's control groups and their ancestors, as in records/usable_resources.h."""
     quota = math.inf
     for mount in lines_of(f"{root}/proc/self/mountinfo"):
         place, kind = (half.split(" ") for half in mount.partition(" - ")[::2])
@@ -72,17 +72,17 @@ def cpu_quota(root=""):
 
 
 def cores():
-    """Those of the affinity mask, but no more than the CPU quota."""
+    """Returns the cores of the affinity mask, limited by the CPU quota."""
     return max(1, math.floor(min(len(os.sched_getaffinity(0)), cpu_quota())))
 
 
 def user_path(path):
-    """`bazel run` starts elsewhere; users mean the folder they typed in."""
+    """Resolves `path` against the user's folder, as `bazel run` changes the folder."""
     return os.path.join(os.environ.get("BUILD_WORKING_DIRECTORY", os.getcwd()), path)
 
 
 def trainer(name):
-    """The binary in the runfiles, or of a build in this source tree."""
+    """Returns the binary in the runfiles, or of a build in this source tree."""
     for folder in (HERE.parent.parent, HERE.parent.parent / "bazel-bin"):
         path = folder / "trainers" / name
         if path.is_file():
@@ -111,14 +111,14 @@ def names_of(known):
 def parse_args():
     parser = argparse.ArgumentParser(prog="versus", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=positive, default=5, help="of each program and case (5)")
+    parser.add_argument("--runs", type=positive, default=5, help="runs of each program and case (5)")
     parser.add_argument("--only", type=names_of(CASES), default=list(CASES),
                         help=f"which of {','.join(CASES)} (all)")
     parser.add_argument("--frameworks", type=names_of(FRAMEWORKS), default=list(FRAMEWORKS),
                         help=f"which of {','.join(FRAMEWORKS)} (all)")
     parser.add_argument("--steps", type=positive, default=100, help="optimizer steps of a run, except of epochs (100)")
     parser.add_argument("--threads", type=positive, default=cores(),
-                        help="of a run on one rank (all cores that this process may use); other runs take 1 per rank")
+                        help="threads of a run on one rank (all available cores); other runs use 1 per rank")
     parser.add_argument("--with_tuned", action="store_true",
                         help="on images also PyTorch with channels-last and fused Adam, without and with "
                              "torch.compile")
@@ -149,7 +149,7 @@ def run_script(python, script, *arguments):
 
 
 def make_start(python, work, folder):
-    """The file with which programs begin that cannot draw PyTorch's random numbers."""
+    """Writes the start file of programs that cannot draw PyTorch's random numbers."""
     path = f"{folder}/start-{work.model}-{work.readers()}-{work.examples_per_reader()}.npz"
     if not os.path.exists(path):
         run_script(python, "start.py", f"--model={work.model}", f"--data_dir={work.data_dir}",
@@ -159,7 +159,7 @@ def make_start(python, work, folder):
 
 
 def make_works(args, python, folder):
-    """The cases to run, by name; generates the data that is not given."""
+    """Returns the cases to run, by name; generates missing data."""
     data = {"cnn": user_path(args.data_dir) if args.data_dir else "", "gpt": ""}
     scripts = {"cnn": "make_cifar10_folder.py", "gpt": "make_text.py"}
     works = {}
@@ -181,7 +181,7 @@ def make_works(args, python, folder):
 
 
 def make_programs(args, works):
-    """Ours first."""
+    """Returns the programs, ours first."""
     names = {work.trainer() for work in works.values()} | ({"ddp"} if "fsdp" in works else set())
     names |= {"single"} if "pipeline" in names else set()
     trainers = {name: user_path(getattr(args, name)) if getattr(args, name) else trainer(name)
@@ -202,7 +202,7 @@ def run_once(program, work, **options):
 
 
 def run_case(name, work, programs, runs):
-    """The last result of each program is the memory run."""
+    """Runs all programs of a case; each program's last result is the memory run."""
     able = [program for program in programs if not program.cannot(work)]
     results = {program.title: [] for program in able}
     for turn in range(runs + 1):

@@ -347,7 +347,7 @@ class Frameworks(unittest.TestCase):
             versus.run_script("false", "start.py")
 
 
-# Programs that measure nothing, in the place of a trainer and of a framework's.
+# Stubs of a trainer and of a framework's program.
 TRAINER = """#!{python}
 import json, sys, time
 record = next(arg.split("=", 1)[1] for arg in sys.argv if arg.startswith("--record="))
@@ -375,7 +375,7 @@ report.finish(args)
 
 
 class EndToEnd(unittest.TestCase):
-    """The driver with processes of its own, but without trainers and frameworks."""
+    """The driver with real processes, but without trainers and frameworks."""
 
     def compare(self, error, *flags, bound=None):
         with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:

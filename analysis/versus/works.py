@@ -1,4 +1,4 @@
-"""What is trained: the cases, the same for every framework."""
+"""The training cases, common to all frameworks."""
 
 import dataclasses
 
@@ -31,7 +31,7 @@ class Work:
                 f"--lr={self.lr}", f"--seed={self.seed}"] + ([] if self.max_steps else ["--epochs=1"])
 
     def readers(self):
-        """Ranks that read different examples."""
+        """Returns the number of ranks that read different examples."""
         return max(self.world_size, 1)
 
     def examples_per_reader(self):
@@ -53,7 +53,7 @@ class Work:
 
 @dataclasses.dataclass(frozen=True)
 class GptWork:
-    """One of the smallest gpt on text, whose layers the ranks of each stage divide among them, or which
+    """A run of the smallest gpt on text, whose layers are divided among the ranks of each stage, or which
     data-parallel ranks train."""
 
     data_dir: str  # a text file
@@ -63,7 +63,7 @@ class GptWork:
     stages: int = 1
     micro_batches: int = 1  # per optimizer step; 1 without stages
     sequence_parallel: bool = False
-    data_parallel: str = ""  # "fsdp", "ddp": the trainer; empty: not
+    data_parallel: str = ""  # "fsdp", "ddp": the trainer; "" otherwise
     threads: int = 1  # per rank
     lr: float = 1e-3
     seed: int = 0
@@ -114,15 +114,15 @@ class GptWork:
 
 @dataclasses.dataclass(frozen=True)
 class PipelineWork:
-    """One of an mlp of equal layers in a pipeline of two stages, or, with one rank, on one. Needs no files."""
+    """A run of an mlp of equal layers in a pipeline of two stages, or on one rank. Needs no files."""
 
     batch_size: int  # examples per micro-batch
     max_steps: int
-    schedule: str = "1f1b"  # or "zero_bubble": what each has of that kind
+    schedule: str = "1f1b"  # or "zero_bubble": the framework's schedule of that kind
     world_size: int = 2
     micro_batches: int = 8  # per optimizer step
     threads: int = 1  # per rank
-    depth: int = 15  # hidden layers; the last one's output makes one more
+    depth: int = 15  # hidden layers, in addition to the output layer
     width: int = 768
     seed: int = 0
     data_dir: str = ""
@@ -180,6 +180,6 @@ CASES = {
     f"{schedule}_{batch_size}": (PipelineWork, {"batch_size": batch_size, "schedule": schedule})
     for schedule in ("1f1b", "zero_bubble") for batch_size in (32, 64, 128)
 }
-# Which cases share a table.
+# Cases that share a table.
 TABLES = (("fp32", "bf16", "ddp"), ("epoch_fp32", "epoch_bf16"), ("tp", "tp_sequence", "pp_tp"), ("fsdp",),
           tuple(name for name, (kind, _) in CASES.items() if kind is PipelineWork))

@@ -3,8 +3,8 @@
     python data_parallel_threads.py --replicas=2 --model=mlp --depth=32 --width=128
 
 Scatter, replicate, forward in a thread per replica, gather, loss, backward in a thread per replica, reduce, update:
-what `//trainers:data_parallel` does with the same flags, so that what differs is Python and its GIL. Prints one JSON
-object: the losses, and of every step its seconds and those of its parts.
+the same as `//trainers:data_parallel` with the same flags, except for Python and its GIL. Prints one JSON object:
+the losses, and the seconds of every step and its parts.
 """
 
 import argparse
@@ -36,7 +36,7 @@ def mlp(depth, width):
 
 
 class Replicas:
-    """A model and copies of it, each of which a thread runs."""
+    """A model and its copies, each run by a thread."""
 
     def __init__(self, model, args):
         self.args = args
@@ -50,7 +50,7 @@ class Replicas:
                 mine.data = copied(models.data)
 
     def apply(self, count, body):
-        """body(i) in a thread each, as torch.nn.parallel.parallel_apply starts them."""
+        """Runs each body(i) in a thread, like torch.nn.parallel.parallel_apply."""
         results = [None] * count
 
         def work(i):
@@ -65,7 +65,7 @@ class Replicas:
         return results
 
     def reduce(self, count):
-        """With --replicate=once by all threads, each a part of every gradient."""
+        """With --replicate=once, all threads reduce, each a part of every gradient."""
         slices = count if self.args.replicate == "once" else 1
 
         def sum_slice(i):
@@ -139,11 +139,11 @@ def parse_args():
     parser.add_argument("--gather", choices=["output", "loss"], default="output")
     parser.add_argument("--replicate", choices=["step", "once"], default="step")
     parser.add_argument("--model", choices=["simple_cnn", "mlp"], default="simple_cnn")
-    parser.add_argument("--depth", type=int, default=2, help="of mlp")
-    parser.add_argument("--width", type=int, default=512, help="of mlp")
-    parser.add_argument("--batch_size", type=int, default=64, help="of all replicas together")
+    parser.add_argument("--depth", type=int, default=2, help="depth of mlp")
+    parser.add_argument("--width", type=int, default=512, help="width of mlp")
+    parser.add_argument("--batch_size", type=int, default=64, help="batch of all replicas")
     parser.add_argument("--max_steps", type=int, default=60)
-    parser.add_argument("--threads", type=int, default=1, help="per replica")
+    parser.add_argument("--threads", type=int, default=1, help="threads per replica")
     return parser.parse_args()
 
 

@@ -49,7 +49,7 @@ def parse_args():
     parser.add_argument("--max_steps", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--lr", type=float, default=1e-3)
-    parser.add_argument("--threads", type=int, default=1, help="per rank")
+    parser.add_argument("--threads", type=int, default=1, help="threads per rank")
     parser.add_argument("--losses", metavar="FILE", help="step losses, a JSON list")
     parser.add_argument("--step_seconds", metavar="FILE", help="rank 0's step times, a JSON list")
     return parser.parse_args()
@@ -71,7 +71,7 @@ def main():
     report.losses = (losses / dist.get_world_size()).tolist()
     report.finish(args)
     dist.destroy_process_group()
-    # All is written. Without this one of three runs aborted as the interpreter ended: "terminate called
+    # All output is written. Without this, one of three runs aborted at interpreter exit: "terminate called
     # without an active exception".
     sys.stdout.flush()
     os._exit(0)

@@ -28,7 +28,7 @@ def linear(params, name, x, dtype):
 
 
 def loss_of(params, records, dtype):
-    """`records`: CIFAR-10's bytes, a label and an image each."""
+    """`records`: CIFAR-10's bytes, each a label and an image."""
     labels, images = records[:, 0].astype(jnp.int32), records[:, 1:].reshape(-1, 3, 32, 32)
     x = (images.transpose(0, 2, 3, 1).astype(jnp.float32) / 255 - 0.5) / 0.5
     x = convolve(params, "conv2", convolve(params, "conv1", x, dtype), dtype)

@@ -1,4 +1,4 @@
-"""gpt in JAX, one process per rank: the compiler divides the step as the arrays' shardings say.
+"""gpt in JAX, one process per rank: the compiler divides the step by the arrays' shardings.
 
     python launch.py --nproc 2 jax_gpt.py --data_dir text --start start.npz --parallel fsdp
     python launch.py --nproc 2 jax_gpt.py --data_dir text --start start.npz --parallel tp --sequence_parallel
@@ -19,7 +19,7 @@ COLUMNS, ROWS = ("q", "k", "v", "expand"), ("projection", "contract", "token")
 
 
 def spec_of(name, parallel):
-    """Which dimension of a parameter the ranks divide among them."""
+    """Returns the dimension in which a parameter is divided among the ranks."""
     layer, kind = name.split(".")[-2:]
     if parallel == "fsdp":
         return P("fsdp")
@@ -47,7 +47,7 @@ def mlp(params, name, x):
 
 
 def loss_of(params, windows, between):
-    """`between`: how activations lie between the layers that tensor parallelism divides, or None."""
+    """`between`: sharding of activations between the layers divided by tensor parallelism, or None."""
     tokens, targets = windows[:, :-1].astype(jnp.int32), windows[:, 1:].astype(jnp.int32)
     place = (lambda x: jax.lax.with_sharding_constraint(x, between)) if between else lambda x: x
     x = params["token.weight"][tokens] + params["position.weight"]

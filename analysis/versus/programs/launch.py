@@ -1,4 +1,4 @@
-"""Starts a Python program once per rank on this machine, for frameworks without a launcher of their own.
+"""Starts a Python program once per rank on this machine, for frameworks without a launcher.
 
     python launch.py --nproc 2 jax_cnn.py --data_dir cifar-10-batches-bin --start start.npz
 
@@ -17,7 +17,7 @@ import time
 
 
 def free_addresses(count):
-    """Addresses whose ports were free just now."""
+    """Returns addresses whose ports were just free."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     try:
         return [f"127.0.0.1:{s.getsockname()[1]}" for s in sockets]
@@ -33,7 +33,7 @@ def environment(rank, addresses):
 
 
 def wait_for_all(ranks):
-    """The exit code of the first rank that fails, or 0."""
+    """Returns the exit code of the first rank that fails, or 0."""
     while True:
         codes = [rank.poll() for rank in ranks]
         failed = [code for code in codes if code]

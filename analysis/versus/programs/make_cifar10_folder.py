@@ -1,9 +1,9 @@
-"""Writes a folder in CIFAR-10's binary format, of CIFAR-10's size, from a seed alone.
+"""Writes a folder in CIFAR-10's binary format and size, generated from a seed.
 
     python make_cifar10_folder.py OUT [--seed 0]
 
-Every class has a coarse colour pattern of its own; each image is that pattern, shifted and faded at
-random, under noise. Learnable, but not by looking at one pixel.
+Every class has its own coarse colour pattern; each image is that pattern, shifted and faded at random, with
+noise. Learnable, but not from a single pixel.
 """
 
 import argparse

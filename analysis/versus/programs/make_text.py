@@ -1,4 +1,4 @@
-"""Writes a file of learnable bytes: most of them follow from the one before.
+"""Writes a file of learnable bytes: most are determined by the previous one.
 
     python make_text.py FILE
 """

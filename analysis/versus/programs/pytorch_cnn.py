@@ -64,8 +64,8 @@ class SimpleCNN(nn.Module):
 
 
 class ExposedCommunication:
-    """Per step, how long the end of backward only waited for all-reduces: from its last gradient,
-    with which DDP launches the last bucket, to its return."""
+    """Exposed all-reduce time at the end of backward, per step: from its last gradient, which makes
+    DDP launch the last bucket, to its return."""
 
     def __init__(self, model):
         self.last_gradient, self.seconds = 0.0, []
@@ -128,7 +128,7 @@ class Trainer:
             print(f"epoch {epoch} step {step} loss {self.losses[-1].item():.4f}", flush=True)
 
     def run_epoch(self, epoch):
-        """Returns False when --max_steps ended the epoch early."""
+        """Returns False if --max_steps ended the epoch early."""
         self.sampler.set_epoch(epoch)
         step_start = time.perf_counter()
         for images, labels in self.loader:

@@ -134,7 +134,7 @@ class Gpt(nn.Module):
 
 
 def divide(model, mesh, sequence_parallel):
-    """Every layer among the ranks of `mesh`, between them all tokens on every rank or its part."""
+    """Divides every layer among the ranks of `mesh`; between layers, every rank has all tokens or its part."""
     between = Shard(1) if sequence_parallel else Replicate()
     norms = {"norm1": SequenceParallel(), "norm2": SequenceParallel()} if sequence_parallel else {}
     for block in model.blocks:
@@ -161,7 +161,7 @@ def divide(model, mesh, sequence_parallel):
 
 
 def shard(model, mesh):
-    """Each block's parameters are gathered when it runs, forward and backward (ZeRO 3); so are the rest."""
+    """Shards parameters and gathers each block's, and the rest, in forward and backward (ZeRO 3)."""
     for module in (*model.blocks, model):
         fully_shard(module, mesh=mesh, reshard_after_forward=True)
 
@@ -196,7 +196,7 @@ class Trainer:
         self.losses, self.step_seconds = [], []
 
     def forward_backward(self, tokens, targets):
-        """The batch's mean loss, on ranks of the last stage."""
+        """Returns the batch's mean loss on ranks of the last stage."""
         if self.args.pp == 1:
             loss = loss_of(self.model(tokens), targets)
             loss.backward()

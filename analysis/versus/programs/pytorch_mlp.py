@@ -1,4 +1,4 @@
-"""An mlp of equal layers in PyTorch from Python, cut into stages by torch.distributed.pipelining.
+"""An mlp of equal layers in PyTorch from Python, divided into stages by torch.distributed.pipelining.
 
     torchrun --standalone --nproc_per_node 2 pytorch_mlp.py --schedule 1f1b --max_steps 20
 
@@ -30,7 +30,7 @@ def mix(x):
 
 
 def draws(keys, first, count):
-    """[len(keys), count]: what SplitMix64 gives from each key, without the `first` of it."""
+    """Returns [len(keys), count]: SplitMix64's numbers from each key, without the first `first`."""
     steps = np.arange(first + 1, first + count + 1, dtype=np.uint64) * np.uint64(STEP)
     return mix(keys[:, None] + steps)
 
@@ -76,7 +76,7 @@ def make_layers(args):
 
 
 def make_schedule(args, rank, ranks):
-    """Runs this rank's stages; and their modules, and whether the last one, with the loss, is among them."""
+    """Returns a schedule of this rank's stages, their modules, and whether they include the last one, with the loss."""
     layers = make_layers(args)
     stages = [rank] if args.schedule == "1f1b" else [rank, rank + ranks]
     count = len(stages) * ranks

@@ -1,4 +1,4 @@
-"""What every program here tells the comparison: when its first step was done, step times and losses."""
+"""Reports to the comparison, common to all programs: time of the first step, step times and losses."""
 
 import argparse
 import json
@@ -14,7 +14,7 @@ def seconds_since_boot():
 
 
 def process_start(process="self"):
-    """When the kernel started a process, this one or that of a number, in seconds since boot."""
+    """Returns the start time of this process or of a given pid, in seconds since boot."""
     with open(f"/proc/{process}/stat") as stat:
         fields = stat.read().rpartition(")")[2].split()
     return int(fields[19]) / os.sysconf("SC_CLK_TCK")
@@ -27,7 +27,7 @@ def write_list(path, values):
 
 
 def run_parser(description):
-    """The flags that Report and every program that uses it need."""
+    """Returns a parser of the flags that Report and all programs need."""
     flags = argparse.ArgumentParser(description=description.splitlines()[0])
     flags.add_argument("--max_steps", type=int, default=100)
     flags.add_argument("--lr", type=float, default=1e-3)
@@ -38,7 +38,7 @@ def run_parser(description):
 
 
 def parser(description):
-    """The flags of programs that take their weights and the order of examples from start.py."""
+    """Returns a parser for programs that read weights and the order of examples from start.py."""
     flags = run_parser(description)
     flags.add_argument("--data_dir", required=True)
     flags.add_argument("--start", required=True, help="what start.py wrote")
@@ -46,7 +46,7 @@ def parser(description):
 
 
 class Report:
-    """Of one rank, launched by a process that started at `launched`."""
+    """Report of one rank, launched by a process that started at `launched`."""
 
     def __init__(self, rank, launched):
         self.rank, self.launched = rank, launched

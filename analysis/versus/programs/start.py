@@ -1,10 +1,10 @@
-"""Writes where a training run starts, for programs that cannot draw PyTorch's random numbers.
+"""Writes the initial state of a training run, for programs that cannot draw PyTorch's random numbers.
 
     python start.py --model cnn --data_dir cifar-10-batches-bin --batch_size 64 --ranks 2 --max_steps 100 start.npz
 
 The file has `order`, the examples of every step and rank (steps, ranks, batch), and the initial weights by
-name, as frameworks that store channels last hold them: a linear layer's (in, out), a convolution's (height,
-width, in, out). Needs PyTorch.
+name, in the layout of frameworks with channels last: (in, out) for a linear layer, (height, width, in, out)
+for a convolution. Needs PyTorch.
 """
 
 import argparse
@@ -39,7 +39,7 @@ def channels_last(name, value):
 
 
 def example_order(examples, args):
-    """As DataLoader(drop_last=True) with a DistributedSampler on every rank reads them."""
+    """Returns the order of DataLoader(drop_last=True) with a DistributedSampler on every rank."""
     batches, epoch = [], 1
     while len(batches) < args.max_steps:
         ranks = []
