@@ -9,7 +9,7 @@
 
 namespace rankwise {
 
-// The fewest values of a level.
+// minimum number of values of a level
 inline constexpr size_t kLeastValuesOfLevel = 3;
 
 struct ChangePoint {
@@ -17,9 +17,9 @@ struct ChangePoint {
   double p_value = 1;  // corrected for the number of places searched
 };
 
-// The places, in order, where the level of `values` changes. Noise is assumed
-// to be normal, independent, and of constant variance. In values without a
-// change, any place is found with a probability of at most `alpha`.
+// Returns the places, in order, where the level of `values` changes. Assumes
+// normal, independent noise of constant variance. In values without a change,
+// the probability of returning any place is at most `alpha`.
 //
 // Binary segmentation (Vostrikova 1981): splits the values where the two sides
 // differ most by Student's two-sample t, if its p, times the number of places
