@@ -1,4 +1,5 @@
-// Compares two sets of records; the exit code indicates whether B is worse than A.
+// Compares two sets of records; the exit code indicates whether B is worse than
+// A.
 
 #include <cstdio>
 #include <filesystem>
