@@ -91,7 +91,7 @@ absl::Status CheckRank(const Trainer& trainer, const Job& job,
     return absl::FailedPreconditionError(absl::StrCat(
         "stages on ", worker.device.str(), " under the backend ",
         std::string(worker.comm->backend()),
-        ", which sends memory of the host only; give every rank a GPU of its "
+        ", which sends only host memory; give every rank a GPU of its "
         "own (--backend=nccl), or --device=cpu"));
   }
   if (config.output.traffic_steps > 0 &&

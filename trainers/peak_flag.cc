@@ -77,7 +77,7 @@ std::string TakePeak(const Worker& worker, TrainConfig& config) {
     } else {
       line = absl::StrCat(
           "no peak was measured: ", std::string(measured.status().message()),
-          "; --peak=none does without it");
+          "; --peak=none disables the measurement");
     }
   }
   if (config.output.peak_tflops > 0)

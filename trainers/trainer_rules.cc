@@ -15,7 +15,7 @@ constexpr double kMostRanks = 1 << 20;
 constexpr double kLeastMebibytes = 1e-6, kMostMebibytes = 1 << 20;
 
 constexpr const char* kPretended =
-    "pretended ranks hand no activations or gradients on "
+    "pretended ranks pass on no activations or gradients "
     "(//parallel/pipeline:show simulates a schedule)";
 constexpr const char* kNotTogether =
     "its ranks do not take every step together; use the trainer ddp";
@@ -60,7 +60,7 @@ constexpr FlagRule kRules[] = {
            "other trainers' ranks cannot go on without each other's results, "
            "or communicate nothing"),
     Excludes("skip_communication", "checkpoint_dir",
-             "what the ranks hold is no trained model"),
+             "the ranks do not hold a trained model"),
     Excludes("skip_communication", "check_divergence_every",
              "the ranks' parameters diverge"),
     NotOf("backend=fake", "pipeline|hybrid|model_parallel|parameter_server",
@@ -100,9 +100,9 @@ constexpr FlagRule kRules[] = {
     Needs("broadcast_buffers", "ddp=reducer"),
     Excludes("comm_hook", "skip_communication", "no gradients travel"),
     Excludes("find_unused_parameters", "skip_communication",
-             "ranks exchange which parameters they are"),
+             "ranks exchange the set of used parameters"),
     Excludes("find_unused_parameters", "cuda_graph",
-             "the host reads which parameters they are"),
+             "the host reads the set of used parameters"),
     Excludes("last_bucket_mb", "find_unused_parameters",
              "buckets do not follow the order of the gradients then",
              /*unless=*/"static_graph"),

@@ -116,12 +116,13 @@ TEST(SkipCommunicationTest, RefusedWhereItMakesNoSense) {
   const std::string dir = FreshDir("skip_refused");
   for (const Case& each :
        {Case{"single", "--seed=0", "or communicate nothing"},
-        Case{"ddp", "--checkpoint_dir=" + dir, "is no trained model"},
+        Case{"ddp", "--checkpoint_dir=" + dir, "not hold a trained model"},
         Case{"ddp", "--check_divergence_every=1", "parameters diverge"},
         Case{"ddp", "--comm_hook=fp16", "excludes --skip_communication"},
         Case{"ddp", "--find_unused_parameters",
-             "ranks exchange which parameters they are"},
-        Case{"pipeline", "--checkpoint_dir=" + dir, "is no trained model"}}) {
+             "ranks exchange the set of used parameters"},
+        Case{"pipeline", "--checkpoint_dir=" + dir,
+             "not hold a trained model"}}) {
     const Finished run =
         RunTrainer(each.trainer, With({"--skip_communication", each.flag}));
     EXPECT_EQ(run.code, 2) << each.flag;
