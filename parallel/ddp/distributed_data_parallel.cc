@@ -226,8 +226,7 @@ void DistributedDataParallel::RegisterCommHook() {
 
 void DistributedDataParallel::BeforeForward() {
   // With static_graph the first backward reduces regardless of sync_: c10d
-  // records the graph in it. Gradients that later micro-batches add are reduced
-  // as usual.
+  // records the graph in it. Later micro-batches are reduced as usual.
   const bool recording = config_.static_graph && !graph_recorded_;
   step_syncs_ = sync_ || recording;
   if (step_syncs_) reducer_->prepare_for_forward();

@@ -26,7 +26,7 @@ namespace {
 using torch::nn::Module;
 
 // Size of the flat pieces in which parameters and buffers are broadcast; two
-// are allocated at a time. (Python's DDP uses 250 MiB, a second copy of most
+// are allocated at a time. (Python's 250 MiB would be a second copy of most
 // models.)
 constexpr size_t kBroadcastBytes = size_t{16} << 20;
 
@@ -61,8 +61,7 @@ std::string Form(const torch::Tensor& tensor) {
   return form;
 }
 
-// Returns a line per parameter and buffer: "parameter 'fc.weight'\tFloat [2,
-// 3]".
+// Returns a line per tensor: "parameter 'fc.weight'\tFloat [2, 3]".
 std::string Describe(const torch::nn::Module& module) {
   std::string text;
   for (const NamedTensor& item : ModelParameters(module)) {

@@ -63,8 +63,7 @@ absl::Status CheckDivergence(const torch::nn::Module& module,
 // Return 64-bit fingerprints, equal for equal bytes in processes of one
 // program. They detect accidents, not attacks. A tensor's fingerprint covers
 // its elements' bits in row-major order, independent of the memory layout: it
-// distinguishes 0.0 from -0.0 and one NaN from another. Copies to the host if
-// necessary.
+// distinguishes 0.0 from -0.0 and one NaN from another. May copy to the host.
 uint64_t FingerprintBytes(const void* data, size_t size);
 uint64_t FingerprintTensor(const torch::Tensor& tensor);
 

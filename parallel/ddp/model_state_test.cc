@@ -128,7 +128,7 @@ TEST(VerifyModelTest, NamesAShape) {
                       }),
               HasSubstr("parameter 'c' is Float [1] on rank 0 and Float [2] "
                         "on rank 1"))
-      << "and of two ranks the first";
+      << "the first of the differing ranks";
 }
 
 TEST(VerifyModelTest, NamesTheFirstParameterInOrder) {

@@ -70,8 +70,7 @@ at::Tensor RawMoments(const at::Tensor& x) {
 
 // Returns the moments of the whole batch by one all-reduce of raw moments in
 // fp64, which each rank derives from the moments about its own mean. A
-// collective of `group`; ranks may hold batches of different sizes, including
-// empty ones.
+// collective of `group`; batch sizes may differ between ranks and be 0.
 BatchMoments MomentsOf(const at::Tensor& x, double eps,
                        c10d::ProcessGroup& group) {
   const int64_t channels = x.size(1);
@@ -185,8 +184,7 @@ class SyncBatchNormFunction : public OnceDifferentiable<SyncBatchNormFunction> {
   }
 };
 
-// running += factor * (batch - running) if `learns`, a bool tensor on the
-// device.
+// running += factor * (batch - running) if `learns`, a bool device tensor.
 void MoveTowards(torch::Tensor running, const torch::Tensor& batch,
                  const torch::Tensor& factor, const torch::Tensor& learns) {
   const torch::Tensor target =

@@ -33,8 +33,7 @@ absl::StatusOr<int64_t> ConvertToSyncBatchNorm(torch::nn::Module& model,
 class SyncBatchNormImpl : public torch::nn::Module {
  public:
   // Takes the options of `layer`, a BatchNorm of any dimension, and shares its
-  // parameters and buffers under the same names. Undefined tensors stay
-  // undefined.
+  // parameters and buffers under the same names, including undefined ones.
   template <typename BatchNorm>
   SyncBatchNormImpl(const BatchNorm& layer, Group group)
       : torch::nn::Module("SyncBatchNorm"),
