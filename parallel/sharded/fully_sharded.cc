@@ -154,8 +154,7 @@ torch::Tensor FullyShardedDataParallel::Run(size_t section,
                                             const Forward& forward,
                                             const torch::Tensor& x) {
   // As late as possible: autograd accumulates gradients on the stream that is
-  // current when their accumulators are created; in a pipeline, the stage's
-  // stream.
+  // current when accumulators are created; in a pipeline, the stage's.
   for (const size_t unit : order_.units_of(section)) {
     if (gradients_[unit].accumulators.empty()) WatchGradients(unit);
   }
@@ -238,8 +237,7 @@ void FullyShardedDataParallel::FinishReduces() {
   // EndStep also discards units that ZeRO 3 prefetched but nothing used, as in
   // a pipeline whose last action repeats a stage's forward.
   order_.EndStep(/*updates=*/step_syncs_);
-  // The first unit's gradients usually arrive last, so the host blocks only
-  // once.
+  // The first unit's gradients usually arrive last: the host blocks once.
   if (step_syncs_) {
     for (const auto& unit : units()) unit->AwaitHostCopies();
   }

@@ -27,13 +27,11 @@ using Named = std::vector<std::pair<std::string, torch::Tensor>>;
 constexpr int64_t kExamples = 12;  // in a global batch
 constexpr double kLearningRate = 0.1;
 
-// Sections whose sizes no number of ranks divides; the last reuses the first's
-// weight.
+// Sections that no number of ranks divides; the last reuses the first's weight.
 class Net : public torch::nn::Module {
  public:
   Net() {
-    // A generator of its own, because ranks are threads that share the default
-    // one.
+    // Not the default generator, which the ranks' threads share.
     at::Generator generator = at::detail::createCPUGenerator(5);
     const auto draw = [&, this](const std::string& name,
                                 std::vector<int64_t> shape,
@@ -378,8 +376,7 @@ TEST(FullySharded, NoMoreUnitsLiveThanThoseGatheredAhead) {
   for (int prefetch : {0, 1, 2}) {
     const ChainSeen seen = RunChain(6, prefetch);
     EXPECT_EQ(seen.peak_units, prefetch + 1);
-    // Each unit is gathered; a unit being gathered or reduced also has a
-    // buffer.
+    // Gathered units, plus a buffer for each gather or reduction.
     EXPECT_LE(seen.peak_bytes, (prefetch + 1) * 4 * 64);
   }
   EXPECT_EQ(RunChain(12, 1).peak_bytes, RunChain(6, 1).peak_bytes);

@@ -36,8 +36,7 @@ struct ShardingConfig {
   // optimizer's rows and the gradient sums always have the model's type.
   std::optional<c10::ScalarType> parameter_type = {};
   // Stages 2 and 3: reduces the gradients of every micro-batch immediately, so
-  // that no rank accumulates full gradients, at one reduce-scatter per
-  // micro-batch.
+  // that ranks never accumulate full ones; one reduce-scatter per micro-batch.
   bool reduce_every_micro_batch = false;
   // For pipelines: interleaves the forwards and backwards of several
   // micro-batches; GradientSync::Start marks complete gradients.

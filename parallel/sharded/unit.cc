@@ -24,8 +24,7 @@ torch::Tensor FlatView(const torch::Tensor& tensor) {
   return at::as_strided(tensor.detach(), {tensor.numel()}, {1});
 }
 
-// Returns a tensor shaped like `tensor` whose values throw `error` when
-// accessed.
+// Returns a tensor shaped like `tensor` that throws `error` when accessed.
 torch::Tensor WithoutMemory(const torch::Tensor& tensor,
                             const std::string& error) {
   const auto storage = c10::make_intrusive<c10::StorageImpl>(
@@ -205,8 +204,7 @@ void ShardedUnit::FinishGather() {
   torch::Tensor lines;  // [ranks, line_]
   if (gather_.has_value()) lines = gather_->Finish();
   Allocate();
-  // The new bytes equal the parameters' values, so autograd's saved views stay
-  // valid.
+  // The bytes equal the parameters', so autograd's saved views stay valid.
   const at::NoGradGuard no_grad;
   const at::AutoDispatchBelowADInplaceOrView same_version;
   for (const ShardedParameter& parameter : parameters_) {

@@ -45,8 +45,7 @@ struct DividedTensors {
   bool rows_apart = false;  // separate row copies even in fp32 (offload)
 };
 
-// Returns the bytes that each of `ranks` ranks holds for `size` at ZeRO stage
-// `zero`.
+// Returns each rank's bytes for `size` on `ranks` ranks at ZeRO stage `zero`.
 double BytesHeld(const DividedTensors& tensors, const UnitSize& size, int zero,
                  int64_t ranks);
 

@@ -31,21 +31,18 @@ struct UnitOrderConfig {
   int zero = 3;
   // Number of units gathered ahead of the current one.
   int prefetch = 1;
-  // For pipelines: the backward after a forward may belong to another
-  // micro-batch.
+  // For pipelines: the next backward may belong to another micro-batch.
   bool micro_batches_take_turns = false;
 };
 
-// The order for a model that runs as a sequence of sections. `units` must
-// outlive it.
+// The order for a model run as a sequence of sections. `units` must outlive it.
 class UnitOrder {
  public:
   UnitOrder(Units& units, size_t count, const UnitOrderConfig& config)
       : units_(units), config_(config), uses_(count) {}
   UnitOrder(const UnitOrder&) = delete;
 
-  // Appends the next section, in forward order, with the units it uses, each
-  // once.
+  // Appends the next section, in forward order, with its units, each once.
   void AddSection(std::vector<size_t> units);
   const std::vector<size_t>& units_of(size_t section) const {
     return sections_[section];
@@ -62,8 +59,7 @@ class UnitOrder {
   // Call once all of the unit's gradients are computed. `reduces`: start
   // reducing them.
   void FinishUnit(size_t unit, bool reduces);
-  // Call after the backward of a micro-batch, unless micro-batches are
-  // interleaved.
+  // Call after a micro-batch's backward, unless micro-batches interleave.
   void EndBackward();
 
   // Starts the unit's reduction; first finishes the oldest one if necessary, so

@@ -49,8 +49,7 @@ TEST(UnitMemoryTest, AStageReducesItsGradientsWhenItHasThoseOfAllMicroBatches) {
 }
 
 TEST(UnitMemoryTest, AUnitThatIsTiedOnItsRankIsReducedLast) {
-  // The first unit is large: reducing it in Complete would need 4 * 1000 more
-  // bytes.
+  // The first unit is large: reducing it in Complete would add 4 * 1000 bytes.
   const UnitLayout layout = {.units = {{1000, 1000}, {100, 100}},
                              .tied = {0},
                              .sections = {{{0, 1000}}, {{1, 100}}, {{0}}}};
