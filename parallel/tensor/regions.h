@@ -24,11 +24,9 @@ struct TensorParallel {
   // all-reduce (Korthikanti et al. 2022, section 4.2.2).
   bool sequence_parallel = false;
   // Number of pieces along the tokens into which a divided layer's product is
-  // cut, so that one piece is exchanged while the next is multiplied; 1: no
-  // overlap.
+  // cut, to exchange one piece while multiplying the next; 1: no overlap.
   int overlap_pieces = 1;
-  // Accumulates exposed communication and must outlive all uses; nullptr to
-  // omit.
+  // Sums exposed communication; must outlive all uses; may be nullptr.
   ExposedComm* exposed = nullptr;
 
   int size() const { return group.size(); }

@@ -108,7 +108,7 @@ void ExpectEqual(const torch::Tensor& got, const torch::Tensor& want) {
 TEST(RegionsTest, ChangeActivationsForwardAndGradientsBackward) {
   for (const int ranks : {1, 2, 4}) {
     std::vector<Example> examples;
-    // With 3 or 2 tokens, the last of 4 ranks have none.
+    // With 3 or 2 tokens, some of 4 ranks have no tokens.
     for (const Whole& whole :
          {Whole{{8, 3, 2}, 0}, Whole{{3, 1, 2}, 0}, Whole{{3, 4, 2}, 1},
           Whole{{1, 4, 2}, 1}, Whole{{2, 2, 3}, 1}, Whole{{2, 3, 5}, 2}}) {
