@@ -8,8 +8,7 @@ namespace rankwise {
 
 struct BlockAttention {
   torch::Tensor out;  // [B, heads, rows, features]
-  // Log-sum-exp of each row's scaled scores, [B, heads, rows]: fp64 for fp64,
-  // else fp32.
+  // Log-sum-exp of scaled scores by row, [B, heads, rows]: fp32; fp64 for fp64.
   torch::Tensor log_sum_exp;
 };
 

@@ -24,8 +24,7 @@ enum class ContextMethod {
 struct ContextParallel {
   Group group = {};
   ContextMethod method = ContextMethod::kRing;
-  // Accumulates exposed communication and must outlive all uses; nullptr to
-  // omit.
+  // Sums exposed communication; must outlive all uses; may be nullptr.
   ExposedComm* exposed = nullptr;
 
   int size() const { return group.size(); }
@@ -49,8 +48,8 @@ absl::Status CheckContextParallel(const SequenceShape& shape, int64_t heads,
 // of `ranks`, int64 [tokens here]. For causal sequences these are pieces
 // `place` and 2 * ranks - 1 - place, which gives every rank the same number of
 // query-key pairs (zig-zag; Dubey et al. 2024, "The Llama 3 Herd of Models",
-// section 3.3.2). Otherwise they are one run of tokens; earlier ranks have any
-// extra token.
+// section 3.3.2). Otherwise they are one run; earlier ranks have any extra
+// token.
 torch::Tensor ContextPositions(const SequenceShape& shape, int ranks,
                                int place);
 

@@ -12,8 +12,7 @@
 namespace rankwise {
 
 // Sends one tensor to the next rank of the ring while receiving one from the
-// previous rank; one pair at a time. All ranks must call Start in the same
-// order.
+// previous rank; one pair at a time. All ranks must Start in the same order.
 class RingShift {
  public:
   // `cp` must outlive the object. `tag` must differ between concurrent shifts.
@@ -22,8 +21,7 @@ class RingShift {
   // Both must be contiguous and must not be written to until Take.
   void Start(const torch::Tensor& sent, const torch::Tensor& received);
 
-  // Blocks until `received` has arrived and `sent` has been sent; returns
-  // `received`.
+  // Blocks until both transfers complete; returns `received`.
   torch::Tensor Take();
 
  private:

@@ -27,8 +27,7 @@ using torch::autograd::variable_list;
 constexpr int kKeysTag = 0, kGradientsTag = 1;
 
 // The computation of a step: this rank's rows from `first_row` on attend to the
-// first `keys` keys held at that step; `causal`: row i attends to keys 0 .. i
-// only.
+// first `keys` keys held then; `causal`: row i only to keys 0 .. i.
 struct Step {
   int64_t first_row = 0;
   int64_t keys = 0;

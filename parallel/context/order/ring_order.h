@@ -11,8 +11,7 @@ class RingForwardRank {
  public:
   virtual ~RingForwardRank() = default;
 
-  // Starts sending the keys and values of `step` and receiving those of the
-  // next.
+  // Starts to send the keys and values of `step` and receive the next ones.
   virtual void StartKeys(int step) = 0;
   // Blocks until they have arrived.
   virtual void TakeKeys() = 0;
@@ -20,8 +19,7 @@ class RingForwardRank {
 };
 
 // Attend computes gradients. The gradients of a rank's keys and values follow
-// these around the ring one step behind and reach that rank after the last
-// step.
+// these around the ring one step behind and arrive after the last step.
 class RingBackwardRank : public RingForwardRank {
  public:
   // Adds this rank's contribution of `step` to the sums, which start at zero.
