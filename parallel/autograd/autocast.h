@@ -7,8 +7,7 @@
 
 namespace rankwise {
 
-// Returns the type in which at::linear and other matrix products compute with
-// `x`.
+// Returns the type in which matrix products such as at::linear compute `x`.
 inline at::ScalarType AutocastType(const at::Tensor& x) {
   const c10::DeviceType device = x.device().type();
   return at::autocast::is_autocast_enabled(device)
