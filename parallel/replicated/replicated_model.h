@@ -64,8 +64,7 @@ class ReplicatedModel {
   std::vector<at::Tensor> Scatter(const at::Tensor& batch) const;
 
   // Gives the first `count` replicas the model's parameters, buffers and mode
-  // (train or eval). Discards the changes that forward made to the copies'
-  // buffers.
+  // (train or eval). Discards forward's changes to the copies' buffers.
   void Replicate(size_t count);
 
   // Calls forward(i) for the first `count` replicas, each on a thread with the
@@ -93,8 +92,7 @@ class ReplicatedModel {
 
  private:
   void ShareParameters();
-  // Calls body(i) concurrently for i < `count`; body(0) runs on the caller's
-  // thread.
+  // Calls body(i) for i < `count` concurrently, body(0) on the caller's thread.
   void RunOnThreads(size_t count, const std::function<void(size_t)>& body);
   // Adds part `slice` of `slices` of every gradient.
   void ReduceSlice(size_t slice, size_t slices, size_t count);

@@ -126,8 +126,7 @@ TEST_P(ReplicatedModelTest, GradientsAddUpOverMicroBatches) {
   }
 }
 
-// As PyTorch documents: only forward's changes to the first replica's buffers
-// persist.
+// As in PyTorch, only the first replica's buffers persist.
 TEST_P(ReplicatedModelTest, BuffersAreThoseOfTheFirstReplica) {
   Replicas replicas(count(), keeps_copies(), /*normalizes=*/true);
   at::manual_seed(0);
