@@ -1,6 +1,5 @@
 // A worker's side: pushes to all servers and pulls the parameters bucket by
-// bucket, so that the first layers can compute while later parameters are in
-// transit.
+// bucket, so that first layers compute while later parameters are in transit.
 #ifndef RANKWISE_PARALLEL_PARAMETER_SERVER_CLIENT_H_
 #define RANKWISE_PARALLEL_PARAMETER_SERVER_CLIENT_H_
 
@@ -34,8 +33,7 @@ class ParameterClient {
   ParameterClient(const ParameterClient&) = delete;
   ParameterClient& operator=(const ParameterClient&) = delete;
 
-  // Pulls the parameters and buffers. Returns the position at which to
-  // continue.
+  // Pulls the parameters and buffers. Returns where to continue.
   Reply Begin();
 
   // Every step ends with PushGradients, PushDifference or EndStep.

@@ -120,8 +120,7 @@ void ParameterServer::ReceivePush(Peer& peer) {
 
 // Blocks until the worker's push has been applied and the consistency lets the
 // worker continue; sends a `waiting` reply every quarter of the collective
-// timeout. Throws soon after the connection breaks, although no pending message
-// would fail.
+// timeout. Throws soon after the connection breaks, even with nothing pending.
 void ParameterServer::AwaitOthers(Peer& peer,
                                   std::unique_lock<std::mutex>& lock) {
   constexpr absl::Duration kLinkCheck = absl::Milliseconds(500);
@@ -283,8 +282,7 @@ double ParameterServer::RateFactor(const Peer& peer) const {
   if (config_.consistency.synchronous) return 1;
   if (config_.scale_by_staleness)
     return 1 / static_cast<double>(1 + version_ - peer.request.read_version);
-  // Finished workers still count, so that the others' learning rate does not
-  // change.
+  // Finished workers still count, so that the learning rate does not change.
   const int workers =
       CountIn(Peer::State::kWorking) + CountIn(Peer::State::kDone);
   return 1 / static_cast<double>(std::max(workers, 1));

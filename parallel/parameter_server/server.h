@@ -56,8 +56,7 @@ struct ServedStep {
 // A thread per worker receives the worker's pushes, blocks until the
 // consistency allows a reply, and sends the parameters. The caller's thread
 // applies the gradients, in FinishStep. A worker is lost when its connection
-// breaks or it is silent for the collective timeout; the others continue
-// without it.
+// breaks or it is silent for the collective timeout; the others continue.
 class ParameterServer {
  public:
   // Applies the gradients of rows() (Li et al. 2014, "Scaling Distributed
@@ -75,8 +74,7 @@ class ParameterServer {
   ParameterServer(const ParameterServerConfig& config, ShardLayout layout,
                   int server, const std::vector<Link>& workers,
                   std::vector<NamedTensor> buffers);
-  // Breaks the connections, which makes the workers fail, unless Finish was
-  // called.
+  // Unless Finish was called, breaks the connections; the workers then fail.
   ~ParameterServer();
   ParameterServer(const ParameterServer&) = delete;
   ParameterServer& operator=(const ParameterServer&) = delete;
@@ -90,8 +88,7 @@ class ParameterServer {
   };
   const std::vector<Rows>& rows() const { return rows_; }
 
-  // Starts answering workers. `start`: the position at which their training
-  // continues.
+  // Starts answering workers. `start`: where their training continues.
   void Serve(Update update, OnLost on_lost, const Reply& start);
 
   // Blocks until all remaining workers have completed one more step and the
@@ -103,7 +100,7 @@ class ParameterServer {
   // between two rounds. Throws a broadcast's exceptions.
   void GatherParameters(const Group& servers);
 
-  // Notifies workers that still push of the job's end, and blocks until they
+  // Announces the job's end to workers that still push; blocks until they
   // leave.
   void Finish();
 
@@ -157,8 +154,7 @@ class ParameterServer {
   std::vector<at::Tensor>
       gradient_;  // buckets; the rows' gradients are views of them
 
-  // Guards the members below; of a peer, everything except its thread's
-  // messages.
+  // Guards the members below; of a peer, all but its thread's messages.
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<at::Tensor> parameters_;  // buckets; the rows are views of them

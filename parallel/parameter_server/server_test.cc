@@ -259,8 +259,7 @@ TEST(ParameterServerTest, SspNeverExceedsItsBound) {
       EXPECT_GE(StaleRounds(update), 0);
       EXPECT_EQ(update.version, ++version);
     }
-    // All pull towards the same target, so training converges despite
-    // staleness.
+    // The target is the same, so training converges despite staleness.
     for (const NamedTensor& each : seen.parameters) {
       const double distance =
           (each.tensor - Target(each.tensor, 1)).abs().max().item<double>();

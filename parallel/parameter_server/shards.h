@@ -1,5 +1,4 @@
-// The division of parameters among servers, and the buckets in which they are
-// sent.
+// The division of parameters among servers, and the buckets to send.
 #ifndef RANKWISE_PARALLEL_PARAMETER_SERVER_SHARDS_H_
 #define RANKWISE_PARALLEL_PARAMETER_SERVER_SHARDS_H_
 
@@ -33,7 +32,7 @@ class ShardLayout {
   // Returns the bucket of the parameter with this index.
   size_t BucketOf(size_t parameter) const { return bucket_of_[parameter]; }
 
-  // Allocates the buckets of `server`: 1-D, fp32, on the host. A bucket may be
+  // Allocates the buckets of `server`: 1-D, fp32, on the host; some may be
   // empty.
   std::vector<at::Tensor> Allocate(int server) const;
 
