@@ -86,8 +86,7 @@ bool CompletesGradients(ActionKind kind) {
 // Sends are released once a received value proves that they have arrived, the
 // last ones at the end of the step. On an accelerator the host only issues:
 // actions go to their stages' streams, which are ordered where one stage uses
-// another's result. Used once, by one thread, between the streams' Begin and
-// End.
+// another's result. Used once, by one thread, between streams' Begin and End.
 class RankRun {
  public:
   struct Options {
@@ -420,8 +419,7 @@ void ExecutorStep::Read(const HostAnchor& anchor) {
     spans[i].start_seconds = seconds(*events->spans[i].first);
     spans[i].end_seconds = seconds(*events->spans[i].second);
   }
-  // Stages with separate streams may start in a different order than the host
-  // issued.
+  // Stages on separate streams may start in a different order than issued.
   if (!start.device().is_cpu()) {
     std::stable_sort(spans.begin(), spans.end(),
                      [](const Span& a, const Span& b) {

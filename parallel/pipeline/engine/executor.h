@@ -68,8 +68,7 @@ struct ExecutorConfig {
   // the gradient.
   std::function<void(int stage)> on_gradients_ready = {};
   // For comparison: every message is a single element, which preserves the
-  // order of operations; stages compute with small numbers instead of received
-  // data.
+  // order of operations; stages compute with small numbers instead.
   bool skip_communication = false;
 };
 
@@ -110,8 +109,7 @@ struct ExecutorStep {
 
   bool has_times() const { return !events.has_value(); }
 
-  // Returns whether the device has passed the step, so that Read does not
-  // block.
+  // Returns whether the device has passed the step; then Read does not block.
   bool reached() const { return has_times() || events->end->reached(); }
 
   // Sets the times if has_times() is false; blocks until the device has passed

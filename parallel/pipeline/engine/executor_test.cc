@@ -182,8 +182,7 @@ TEST_P(ExecutorForwardTest, EvaluationComputesEveryMicroBatchOnce) {
 INSTANTIATE_TEST_SUITE_P(Placements, ExecutorForwardTest,
                          testing::Values("1f1b", "interleaved_1f1b", "zbv"));
 
-// A rank whose stage throws closes its connections on exit; the others must not
-// wait for it.
+// A rank whose stage throws disconnects on exit; the others must not wait.
 TEST(ExecutorFaultTest, ARankThatDiesEndsTheOthers) {
   const Schedule schedule = TestSchedule("1f1b", {3, 6, 1}).at(0);
   const std::vector<std::string> errors =
@@ -221,8 +220,7 @@ TEST(ExecutorFaultTest, ARankThatIsSilentEndsTheOthersAfterTheTimeout) {
   EXPECT_NE(errors[0], "");
 }
 
-// The reader of rank 0's outputs never comes: only a few of them may be
-// pending.
+// Rank 0's outputs are never read: only a few of them may be pending.
 TEST(ExecutorFaultTest, EvaluationDoesNotRunFarAheadOfItsReader) {
   const Schedule schedule = TestSchedule("gpipe", {2, 9, 1}).at(0);
   const std::vector<std::string> errors = ErrorsOnRanks(

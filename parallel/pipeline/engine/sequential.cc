@@ -18,8 +18,7 @@ class SequentialPipeline::LayersStage : public Stage {
         input_(std::move(input)),
         output_(std::move(output)) {}
 
-  // `inputs`: micro-batches, for the first stage. `targets`, `loss`: for the
-  // last.
+  // `inputs` is for the first stage, by micro-batch; the others for the last.
   void Begin(std::vector<at::Tensor> inputs, std::vector<at::Tensor> targets,
              LossFunction loss) {
     inputs_ = std::move(inputs);

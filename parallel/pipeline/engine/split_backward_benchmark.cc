@@ -1,5 +1,4 @@
-// Times both halves of a backward and the whole, for a chain of Linear and
-// ReLU.
+// Times backward and its two halves for a chain of Linear and ReLU.
 //   bazel run //parallel/pipeline/engine:split_backward_benchmark
 // Arguments: layers, width (the batch is 64 rows). One thread.
 #include <cstdint>

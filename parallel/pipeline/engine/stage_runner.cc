@@ -76,8 +76,7 @@ void ReleasePath(const Reaches& reaches) {
   }
 }
 
-// The path has been executed; without these edges the engine sees only
-// branches.
+// The path has run; without these edges the engine sees only branches.
 void CutPath(Node& boundary, const Reaches& reaches) {
   for (Edge& edge : boundary.next_edges()) {
     if (edge.is_valid() && reaches.at(edge.function.get())) edge = Edge();

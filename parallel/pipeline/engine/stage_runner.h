@@ -16,7 +16,7 @@ namespace rankwise {
 // The backward pass in two halves: first the gradient of the input, which the
 // previous stage needs, and later the gradients of the parameters, which
 // nothing waits for. Zero-bubble schedules fill idle time with the second half
-// (Qi et al. 2023, "Zero Bubble Pipeline Parallelism").
+// (Qi et al. 2024, "Zero Bubble Pipeline Parallelism").
 //
 // Works on the recorded autograd graph of any model. Some nodes on the path
 // from the output to the input have branches that lead only to parameters.
@@ -53,8 +53,7 @@ class SplitBackward {
     std::shared_ptr<std::vector<at::Tensor>> gradients;  // one per input
   };
 
-  // Finds the boundaries and adds hooks that store the gradients arriving
-  // there.
+  // Finds the boundaries and hooks them to store the arriving gradients.
   void WatchBoundaries(
       const std::unordered_map<torch::autograd::Node*, bool>& reaches_input);
 

@@ -27,8 +27,7 @@ void RecordUse(const at::Tensor& tensor, const c10::Stream& stream);
 // on a CPU. Not thread-safe.
 class StageStreams {
  public:
-  // `devices[i]` is the device of stages[i]; nullptr for stages of another
-  // process.
+  // `devices[i]` is for stages[i], which is nullptr in other processes.
   StageStreams(const std::vector<Stage*>& stages,
                std::vector<c10::Device> devices);
 

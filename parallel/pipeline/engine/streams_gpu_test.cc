@@ -57,8 +57,7 @@ void ExpectGradients(const Reference& reference, const StagesOnGpus& gpus) {
   }
 }
 
-// Expects every action to take time within the step, and a stage's actions in
-// order.
+// Expects actions to take time within the step, a stage's in order.
 void ExpectTimes(const Schedule& schedule, const ExecutorStep& step) {
   EXPECT_LT(step.start_seconds, step.end_seconds);
   EXPECT_NEAR(step.end_seconds, SteadySeconds(), 60)
@@ -85,8 +84,7 @@ void ExpectTimes(const Schedule& schedule, const ExecutorStep& step) {
   EXPECT_LE(extent.busy_seconds(), extent.seconds() + 1e-5);
 }
 
-// Compares the local executor, with one device per rank, to one process on the
-// CPU.
+// Compares the local executor, a device per rank, to one process on the CPU.
 void ExpectLikeTheCpu(TestLayers layers, const std::string& name,
                       const std::vector<c10::Device>& devices) {
   SCOPED_TRACE(name);

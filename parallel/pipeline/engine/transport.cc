@@ -240,8 +240,7 @@ double MedianSeconds(int count, Measure measure) {
   return Median(std::move(seconds));
 }
 
-// Returns the seconds of half a round trip with `peer`; both sides must call
-// it.
+// Returns the seconds of half a round trip with `peer`, which must call it too.
 double HalfTripSeconds(GroupTransport& transport, int peer,
                        const at::Tensor& tensor) {
   const bool starts = transport.rank() < peer;

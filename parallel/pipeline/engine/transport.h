@@ -49,8 +49,7 @@ class WireBuffers {
   explicit WireBuffers(c10::Device device, bool filled = false)
       : device_(device), filled_(filled) {}
 
-  // Returns a buffer that is reused after all tensors sharing it have been
-  // freed.
+  // Returns a buffer; it is reused once all tensors sharing it are freed.
   at::Tensor Take(const std::vector<int64_t>& wire_shape,
                   at::ScalarType type = at::kFloat);
 
@@ -182,11 +181,9 @@ void AddUpSharedGradient(const Group& pipeline, int peer, int tag,
 // and fits alpha + bytes * beta through the medians of half the round trips.
 // Returns the mean over all adjacent pairs, which the fill of a pipeline
 // crosses once each; the same on every rank. Takes about 30 round trips per
-// pair; each rank measures its two pairs one after the other. Zero for one
-// rank.
+// pair; a rank measures its pairs one after the other. Zero for one rank.
 //
-// All ranks of the pipeline must call it. Rethrows the error of a failed send
-// or receive.
+// All ranks of the pipeline must call it. Rethrows a failed message's error.
 LinkCosts MeasureLink(const Group& pipeline, c10::Device device,
                       int64_t message_bytes);
 
@@ -196,8 +193,7 @@ LinkCosts MeasureLink(const Group& pipeline, c10::Device device,
 LinkCosts MeasureCopies(const std::vector<c10::Device>& devices,
                         int64_t message_bytes);
 
-// Returns the mean of the middle two for an even number of values, NaN for
-// none.
+// Returns the median: the mean of the middle two if even; NaN if empty.
 double Median(std::vector<double> values);
 
 // Fits a line through the two points; neither cost is negative.

@@ -1,5 +1,5 @@
 // Layout of tensors between stages, and the operations given to a GPU and their
-// order, on a fake device that runs only when told to.
+// order, on a fake device that runs only on request.
 #include "parallel/pipeline/engine/transport.h"
 
 #include <utility>
@@ -167,7 +167,7 @@ TEST_F(StageStreamsTest, AStepComesAfterWhatWasGivenAndBeforeWhatIs) {
   streams.End();
   const DeviceEvent after(FakeDevice::At(1));
   FakeDevice::RunAll(FakeDevice::At(1), 1);
-  EXPECT_FALSE(in_b.reached()) << "before what the other device was given";
+  EXPECT_FALSE(in_b.reached()) << "before the other device's earlier work";
   FakeDevice::RunAll(FakeDevice::At(0), 2);
   EXPECT_TRUE(in_a.reached());
   EXPECT_FALSE(after.reached());
@@ -205,7 +205,7 @@ TEST_F(StageStreamsTest, ACopyWaitsForItsMakerAndItsUserForTheCopy) {
   const DeviceEvent used(streams.HomeOf(1)), elsewhere(devices[1]);
   FakeDevice::RunAll(devices[1], 1);
   EXPECT_FALSE(used.reached()) << "before it was sent";
-  EXPECT_TRUE(elsewhere.reached()) << "who does not use it does not wait";
+  EXPECT_TRUE(elsewhere.reached()) << "other streams do not wait";
   FakeDevice::RunAll(devices[0], 2);
   FakeDevice::RunAll(devices[1], 3);
   EXPECT_TRUE(used.reached());

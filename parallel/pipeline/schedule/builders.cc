@@ -96,8 +96,7 @@ Schedule ZeroBubbleH1(int p, int m, int) {
   });
 }
 
-// As H1 with twice the lags: one more micro-batch for each way to the last rank
-// and back.
+// As H1 with twice the lags: one more micro-batch per direction.
 Schedule ZeroBubbleH2(int p, int m, int) {
   return TakingTurns(p, m, [p](int rank) {
     return std::vector<Behind>{{ActionKind::kInputGrad, 2 * (p - 1 - rank)},

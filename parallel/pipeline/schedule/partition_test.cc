@@ -33,8 +33,7 @@ double CostliestStage(const Costs& costs, const Cuts& cuts) {
   return costliest;
 }
 
-// Returns the least cost of the costliest of `stages` stages by trying all
-// cuts.
+// Returns the least cost of the costliest stage by trying all cuts.
 double ByTrial(const Costs& costs, size_t stages, Cuts cuts = {}) {
   if (cuts.size() + 1 == stages) return CostliestStage(costs, cuts);
   double best = std::numeric_limits<double>::infinity();

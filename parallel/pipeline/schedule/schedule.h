@@ -121,8 +121,7 @@ class Values {
  private:
   enum Kind { kOutput, kGradient };  // a stage's output, its input's gradient
 
-  // Returns kNone if there is no stage `maker`, or no other stage that uses the
-  // value.
+  // Returns kNone if there is no stage `maker`, or no user of the value.
   size_t Number(Kind kind, int maker, int micro_batch) const;
   int MicroBatchOf(size_t value) const;
   bool IsGradient(size_t value) const { return value >= count() / 2; }
@@ -164,8 +163,7 @@ std::vector<int> IssueOrder(const Schedule& schedule);
 // only after the preceding actions in its list, so a receiver of that value can
 // infer that the messages those actions needed have arrived. Waiting for those
 // sends does not block, and the backend need not be polled: Gloo reports
-// completion only to a wait. No later message proves the arrival of a rank's
-// last sends.
+// completion only to a wait. Nothing proves the arrival of a rank's last sends.
 class SendReleases {
  public:
   explicit SendReleases(const Schedule& schedule);
@@ -200,8 +198,7 @@ std::vector<std::string> ScheduleNames();
 // zero_bubble_auto may have a limit of activations: "zero_bubble_auto:6" stores
 // at most 6 micro-batches per rank; the default is 1F1B's, p.
 bool IsScheduleName(absl::string_view name);
-// Returns the stages per rank for ScheduleShape::chunks = 0; 1 for a file's
-// path.
+// Returns the stages per rank for ScheduleShape::chunks = 0; 1 for a file.
 int DefaultChunks(absl::string_view name);
 
 // Builds a schedule with computation only. Every schedule supports any number
@@ -226,8 +223,8 @@ absl::StatusOr<Schedule> OpenSchedule(const std::string& name,
 // stages, with sends and receives. A stage computes as early as possible, and a
 // rank with several stages alternates between them, so that micro-batches are
 // pipelined for any placement. All ranks' lists agree with one global order of
-// actions and messages, so nothing deadlocks even if every send waits for its
-// receive.
+// actions and messages, so even sends that wait for their receive cannot
+// deadlock.
 Schedule MakeForwardSchedule(std::vector<int> rank_of_stage, int num_ranks,
                              int num_micro_batches);
 
@@ -244,8 +241,8 @@ absl::StatusOr<Schedule> ParseScheduleCsv(const std::string& path,
 
 absl::StatusOr<Schedule> ReadScheduleCsv(const std::string& path);
 
-// Omits communication: torch.distributed.pipelining and AddCommunication add
-// their own.
+// Omits communication; torch.distributed.pipelining and AddCommunication add
+// it.
 std::string ToCsv(const Schedule& schedule);
 
 // Replaces the file. An error names it.

@@ -36,8 +36,7 @@ TEST(ScheduleCsvTest, AllKindsOfAction) {
                           Action{1, 0, ActionKind::kWeightGrad}));
 }
 
-// As torch.distributed.pipelining writes idle time slots, with Windows line
-// endings.
+// torch.distributed.pipelining's idle time slots, with Windows line endings.
 TEST(ScheduleCsvTest, EmptyCellsMeanNothing) {
   const Schedule schedule =
       *ParseScheduleCsv("my.csv", "0F0,,, 0B0\r\n,1F0,1B0,\r\n");

@@ -93,7 +93,7 @@ std::vector<Action> DualPipeVActions(int rank, int p, int m) {
   }
   // ... and turns.
   for (int i = 0; i < below; ++i) list.Add(kUp, "IWF");
-  // Steady state: one micro-batch down while one returns, then one up likewise.
+  // Steady state: one micro-batch down while one returns, then one up.
   for (int i = 0; i <= m - 2 * p + rank; ++i) {
     if (i == 0 && below == 0) {
       list.Add(kDown,

@@ -145,8 +145,7 @@ absl::Status Validator::CheckRanks() const {
 }
 
 // Refuses schedules with fewer actions than stages times micro-batches before
-// allocating a table of that size: a file's numbers may be far larger than the
-// file.
+// allocating a table of that size, which may far exceed the file's size.
 absl::Status Validator::CheckForwards() const {
   const size_t cells = values_.count() / 2;
   size_t num_actions = 0;
@@ -320,8 +319,7 @@ absl::Status Validator::CheckSameOrder(std::pair<int, int> ranks,
 }
 
 // Requires a complete schedule in which every rank's own order is right. The
-// error names the cycle, one rank per line. `done` is DryRun's result, also
-// below.
+// error names the cycle, a rank per line. Below, `done` is DryRun's result.
 absl::Status Validator::CheckNoDeadlock() const {
   const std::vector<size_t> done = DryRun(schedule_, [](int, size_t) {});
   for (int rank = 0; rank < schedule_.num_ranks(); ++rank) {

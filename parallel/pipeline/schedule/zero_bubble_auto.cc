@@ -27,8 +27,7 @@ struct Rules {
 
 constexpr double kLater = std::numeric_limits<double>::infinity();
 constexpr double kUnknown = -1;
-// Smaller differences are rounding: the same costs are summed in different
-// orders.
+// Smaller differences are rounding: costs are summed in different orders.
 constexpr double kRoundingSeconds = 1e-9;
 
 // Plans all ranks side by side in time order. A rank decides on its next action

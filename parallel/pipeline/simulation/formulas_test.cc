@@ -122,8 +122,7 @@ TEST(FormulasTest, ClosedFormsOfThePapers) {
   });
 }
 
-// By the wall clock: (p-1)(F+B-2W) seconds, with B = I + W, if W fills idle
-// time.
+// By the wall clock, (p-1)(F+B-2W) seconds (B = I + W) if W fills idle time.
 TEST(FormulasTest, BubbleTimeOfZeroBubbleH1) {
   for (const StageCosts& costs :
        {Costs(1, 1, 1), Costs(3, 5, 2), Costs(5, 1, 1), Costs(2, 4, 0.5)}) {

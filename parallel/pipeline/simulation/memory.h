@@ -45,8 +45,7 @@ std::vector<StagePass> PassesOf(const Schedule& schedule,
 
 struct StepMemory {
   std::vector<StageBytes> stages;
-  // Whether stages store their input instead of their output, and repeat
-  // forward.
+  // Whether stages store only their input, and repeat forward.
   bool recompute = false;
 };
 

@@ -85,8 +85,7 @@ struct ScheduleFormulas {
   std::optional<double> span_bubble;  // shares, as in Bubbles
   std::optional<double> wall_bubble;
   std::string wall_text;  // the wall bubble's formula: "(p-1)/(m+p-1)"
-  // Maximum over ranks, in whole micro-batches: one stage's activations count
-  // as 1/v.
+  // Maximum over ranks, in micro-batches; one stage's activations are 1/v.
   std::optional<double> peak_activations;
   // The paper's estimate of the largest wall-clock idle time of any rank, if
   // the paper states it for costs without a closed form here.

@@ -100,8 +100,7 @@ class Drawing {
  public:
   Drawing(const Measures& measures, int columns) : measures_(measures) {
     const double seconds = measures.end - measures.start;
-    // A whole number of columns for the shortest span keeps the drawing
-    // regular.
+    // The shortest span has a whole number of columns, for regularity.
     const double fit = std::floor(columns * measures.shortest / seconds);
     const double named = static_cast<double>(measures.longest_name + 1);
     names_ = fit >= named;
@@ -151,8 +150,7 @@ class Drawing {
         std::llround((seconds - measures_.start) * columns_per_second_));
   }
 
-  // Draws from `start_seconds` on: spans that start together appear side by
-  // side.
+  // Draws from `start_seconds`; concurrent starts appear side by side.
   void Draw(const Span& span, double start_seconds, std::string* line) const {
     const size_t begin = Column(start_seconds);
     const size_t end = Column(span.end_seconds);

@@ -29,8 +29,7 @@ TraceProcess ToTraceProcess(const NamedTimeline& timeline, int number,
                             double shift_seconds);
 
 // Replaces `path` by a file in Chrome's trace event format, with one process
-// per timeline. All timelines start at time 0, for comparison. An error names
-// the file.
+// per timeline. All timelines start at time 0. An error names the file.
 absl::Status WriteTrace(const std::string& path,
                         absl::Span<const NamedTimeline> timelines);
 
