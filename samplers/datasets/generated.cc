@@ -15,8 +15,7 @@
 namespace rankwise {
 namespace {
 
-// Returns the key of a split's examples; the splits share everything else from
-// the seed.
+// Returns the key of a split's examples, the only difference between splits.
 uint64_t StreamOf(const DatasetConfig& config, Split split) {
   return Mix(Mix(config.seed) + (split == Split::kTrain ? 1 : 2));
 }
@@ -31,8 +30,7 @@ constexpr int64_t kGrid = 4;
 constexpr int64_t kCell = kSide / kGrid;
 constexpr int64_t kPlane = kSide * kSide;
 // In 256ths: the smallest share of its own class's pattern in an image (the
-// rest is another class's), the contrast of patterns, and the range of the
-// noise.
+// rest is another class's), the contrast of patterns, the noise's range.
 constexpr int kLeastShare = 102;
 constexpr int kContrast = 102;
 constexpr int kPixelNoise = 220;

@@ -30,8 +30,7 @@ class DeviceCopierTest : public testing::Test {
  protected:
   DeviceCopierTest() {
     FakeDevice::Reset();
-    // On a blocking copy or a read of a batch, the device runs its pending
-    // work.
+    // A blocking copy or read of a batch makes the device run its work.
     FakeDevice::WhenHostWaits([] { FakeDevice::RunAll(kDevice, 1); });
   }
 };

@@ -1,5 +1,4 @@
-// Times the steps of a batch: computing indices, gathering, transforming,
-// loading.
+// Times the steps of a batch: indices, gathering, transformation, loading.
 //   bazel run //samplers/loader:loader_benchmark
 
 #include <ATen/Parallel.h>

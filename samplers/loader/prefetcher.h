@@ -62,8 +62,7 @@ class Prefetcher {
   };
 
   void Work();
-  // Blocks for work; returns the job and the number to make, or nullptr to end
-  // the thread.
+  // Blocks for work; returns its job and number, or nullptr to end the thread.
   std::shared_ptr<Job> WaitForWork(int64_t* number);
   bool HasWork() const;
 

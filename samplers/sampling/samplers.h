@@ -17,8 +17,7 @@ namespace rankwise {
 // Returns a CPU generator in the state of torch.Generator().manual_seed(seed).
 at::Generator SeededGenerator(uint64_t seed);
 
-// Returns torch.randperm(size, generator=generator), which advances the
-// generator.
+// Returns torch.randperm(size, generator=generator); advances the generator.
 std::vector<int64_t> RandomPermutation(int64_t size, at::Generator generator);
 
 struct DistributedSamplerConfig {

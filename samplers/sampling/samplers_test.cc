@@ -25,8 +25,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-// Collects this thread's c10 warnings during its lifetime, instead of printing
-// them.
+// Captures this thread's c10 warnings instead of printing them.
 class CapturedWarnings {
  public:
   const std::vector<std::string>& messages() const { return handler_.messages; }
