@@ -254,7 +254,7 @@ struct CallDescription {
   int64_t root = -1;           // rank in the group; -1 without a root
   bool in_place = false;
   int64_t in_flight = 1;         // calls started before the first wait
-  std::string cache = "hot";     // or "cold": cleared before each call
+  std::string cache = "hot";     // or "cold": overwritten before each iteration
   std::string sync = "barrier";  // or "window", "none": how iterations start
   double trips = 1;  // calls per iteration; divides the iteration's time
   std::string timing = "host";  // clock of the times; "events": device events
