@@ -1,8 +1,8 @@
-// What collectives cost, over sizes:
+// Measures collectives over sizes:
 //
 //   bazel run //comm_bench -- --nproc=2 --collectives=all
 //
-// docs/comm_bench.md describes the other binaries and what the columns mean.
+// docs/comm_bench.md describes the other binaries and the columns.
 
 #include "absl/flags/flag.h"
 #include "absl/strings/strip.h"
@@ -15,7 +15,7 @@
 
 ABSL_FLAG(bool, list, false, "describe each collective and exit");
 
-// What is measured.
+// calls to measure
 ABSL_FLAG(std::string, traffic, "",
           "all_to_all_v: file with a row of weights per rank");
 ABSL_FLAG(double, traffic_skew, 0,
@@ -24,7 +24,7 @@ ABSL_FLAG(int, group_size, 0, "ranks per group; 0: one group of all ranks");
 ABSL_FLAG(std::string, lines, "both",
           "lines along --axis to measure: one (alone), all (at once), both");
 
-// How it is measured.
+// method of measurement
 ABSL_FLAG(int, in_flight, 1, "calls started before the first is waited for");
 ABSL_FLAG(std::string, cache, "hot",
           "hot, or cold: overwritten before each iteration");
@@ -68,7 +68,7 @@ void ReadOwn(BenchConfig& config, FlagChecks& checks) {
   checks.InRange("launch", measure.launch, 0);
 }
 
-// Refuses the former flag --mode and names the binary to run instead.
+// Rejects the former flag --mode and names the binary to run instead.
 absl::Status CheckMode(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     absl::string_view word = argv[i];

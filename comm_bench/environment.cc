@@ -19,7 +19,7 @@
 namespace rankwise::comm_bench {
 namespace {
 
-// A name that ends in '_' stands for all that begin so.
+// A name that ends in '_' is a prefix.
 constexpr absl::string_view kRelevant[] = {
     "CUDA_DEVICE_MAX_CONNECTIONS",
     "CUDA_DEVICE_ORDER",
@@ -51,14 +51,14 @@ bool IsRelevant(absl::string_view name) {
 using Topology =
     std::unique_ptr<hwloc_topology, decltype(&hwloc_topology_destroy)>;
 
-// Null where hwloc fails.
+// Returns nullptr if hwloc fails.
 Topology LoadTopology() {
   hwloc_topology_t topology = nullptr;
   if (hwloc_topology_init(&topology) != 0) {
     return Topology(nullptr, &hwloc_topology_destroy);
   }
   Topology owned(topology, &hwloc_topology_destroy);
-  // The machine as it is, also where a container may use only a part of it.
+  // The whole machine, even if a container may use only a part of it.
   hwloc_topology_set_flags(topology, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED);
   if (hwloc_topology_load(topology) != 0) owned.reset();
   return owned;
@@ -73,7 +73,7 @@ std::vector<int64_t> CpusOfProcess(hwloc_topology_t topology) {
       hwloc_get_cpubind(topology, set.get(), HWLOC_CPUBIND_PROCESS) != 0) {
     return cpus;
   }
-  // -1 of an infinite set, as hwloc has it where nothing is bound.
+  // -1 for an infinite set, which hwloc returns if nothing is bound.
   const int last = hwloc_bitmap_last(set.get());
   for (int cpu = 0; cpu <= last; ++cpu) {
     if (hwloc_bitmap_isset(set.get(), cpu)) cpus.push_back(cpu);
@@ -86,7 +86,7 @@ std::string Counted(hwloc_topology_t topology, hwloc_obj_type_t type,
   return rankwise::Counted(hwloc_get_nbobjs_by_type(topology, type), noun);
 }
 
-// "L2 8 x 2 MiB + 4 x 4 MiB"; "" where there is none.
+// Returns "L2 8 x 2 MiB + 4 x 4 MiB"; "" without such caches.
 std::string Caches(hwloc_topology_t topology, hwloc_obj_type_t type,
                    absl::string_view level) {
   std::map<uint64_t, int> count_of_size;

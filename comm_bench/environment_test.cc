@@ -16,7 +16,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Pair;
 
-// Of a machine that hwloc makes up.
+// Describes a synthetic machine of hwloc.
 std::string Described(const std::string& machine) {
   hwloc_topology_t topology = nullptr;
   hwloc_topology_init(&topology);

@@ -1,4 +1,4 @@
-// What each layer of software adds to an all-reduce.
+// Measures the cost that each layer of software adds to an all-reduce.
 
 #include "comm_bench/modes/ladder.h"
 

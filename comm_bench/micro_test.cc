@@ -13,7 +13,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// Without arguments: "BM_Simulate/8/32" is of the family BM_Simulate.
+// Returns the families without arguments: BM_Simulate for "BM_Simulate/8/32".
 std::set<std::string> Families(const std::string& list) {
   std::set<std::string> families;
   for (const std::string& line :
@@ -23,7 +23,7 @@ std::set<std::string> Families(const std::string& list) {
   return families;
 }
 
-// A library of benchmarks that the linker leaves out would go unnoticed.
+// Detects a library of benchmarks that the linker left out.
 TEST(Micro, HoldsTheBenchmarksOfAllRooms) {
   TestProcess process(
       {Runfile("comm_bench/micro"), "--benchmark_list_tests=true"});

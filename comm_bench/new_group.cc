@@ -1,4 +1,4 @@
-// How long it takes to make a process group.
+// Measures the creation of a process group.
 
 #include <cstdint>
 #include <numeric>
@@ -20,8 +20,8 @@
 namespace rankwise::comm_bench {
 namespace {
 
-// Connections included: Gloo has made them when NewGroup returns, NCCL makes
-// them in the group's first collective.
+// Includes connections: Gloo connects in NewGroup, NCCL in the group's first
+// collective.
 absl::Status MakeGroup(const BenchRank& rank, int64_t index,
                        const std::vector<int>& ranks) {
   ASSIGN_OR_RETURN(const auto group,
@@ -37,7 +37,7 @@ absl::Status MakeGroup(const BenchRank& rank, int64_t index,
   return absl::OkStatus();
 }
 
-// How long it takes to make a group of all ranks.
+// Measures the creation of a group of all ranks.
 absl::Status RunNewGroup(const BenchConfig& config, const Plan&,
                          const BenchRank& rank) {
   TimingConfig timing = TimingOfGroups(config);

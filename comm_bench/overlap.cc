@@ -1,4 +1,4 @@
-// A collective next to matrix products: how much of it they hide.
+// Measures the overlap of a collective with matrix products.
 
 #include "comm_bench/modes/overlap.h"
 
@@ -13,7 +13,8 @@
 namespace rankwise::comm_bench {
 namespace {
 
-// Each collective of the sweep at each size, in the group of all ranks.
+// Measures each collective of the sweep at each size, in the group of all
+// ranks.
 absl::Status RunOverlaps(const BenchConfig& config, const Plan& plan,
                          const BenchRank& rank) {
   PrintLeftOut(plan, rank);

@@ -1,4 +1,5 @@
-// Latency and bandwidth between every two ranks, and which rank stands out.
+// Measures latency and bandwidth between all pairs of ranks, and detects a slow
+// rank.
 
 #include <optional>
 

@@ -1,4 +1,5 @@
-// Ranks of a backend that pretends its peers: threads of this process.
+// Runs the ranks of a backend that simulates its peers as threads of this
+// process.
 
 #include <algorithm>
 #include <atomic>
@@ -26,19 +27,19 @@
 namespace rankwise::comm_bench {
 namespace {
 
-// Ranks that pretend to communicate; they exchange their samples at no cost.
+// Ranks with simulated communication, which exchange their samples at no cost.
 struct PretendedGroup {
   PretendedGroup(const FakeBackendConfig& costs, std::vector<int> of)
       : ranks(std::move(of)),
         measured(static_cast<int>(ranks.size()), FakeCostsOf(costs, ranks)),
         free(static_cast<int>(ranks.size()), {}) {}
 
-  const std::vector<int> ranks;  // of the job
+  const std::vector<int> ranks;  // job ranks
   const FakeWorld measured, free;
 };
 
-// Runs body(rank) for every rank on a thread of its own, once all threads are
-// there. Returns the first rank's error.
+// Runs body(rank) for every rank on its own thread, after all threads have
+// started. Returns the first rank's error.
 absl::Status OnThreads(int ranks,
                        const std::function<absl::Status(int)>& body) {
   enum Signal { kWait, kStart, kGiveUp };

@@ -19,7 +19,7 @@
 namespace rankwise::comm_bench {
 namespace {
 
-// As DescribeCommandLine, with all flags of this folder under one heading.
+// DescribeCommandLine, with all flags of this folder under one heading.
 void Describe(const char* usage) {
   absl::SetProgramUsageMessage(usage);
   absl::FlagsUsageConfig config;
@@ -51,7 +51,7 @@ absl::Status AddFake(const BenchConfig& config, FakeBackendConfig& fake) {
       "time");
 }
 
-// What is known of the ranks before any is started.
+// Returns what is known of the ranks before they are launched.
 Job ExpectedJob(const CommConfig& comm, const LaunchConfig& launch) {
   Job job;
   job.world_size = job.ranks_of_host = launch.nproc;

@@ -1,5 +1,5 @@
-// What the binaries of this folder have in common: each answers a question, by
-// ranks that measure.
+// The common parts of this folder's binaries: each answers a question by ranks
+// that measure.
 #ifndef RANKWISE_COMM_BENCH_QUESTION_H_
 #define RANKWISE_COMM_BENCH_QUESTION_H_
 
@@ -15,23 +15,24 @@ namespace rankwise::comm_bench {
 
 struct Question {
   const char* name = "";   // of the binary
-  const char* usage = "";  // what it measures, and command lines that do
-  // What reads the binary's flags (flags/flags.h), one topic each.
+  const char* usage = "";  // description of the measurement, with command lines
+  // functions that read the binary's flags (flags/flags.h), one per topic
   std::vector<void (*)(BenchConfig& config, FlagChecks& checks)> flags = {};
-  // What will be measured, or why it cannot be, before anything runs.
+  // Returns the measurements to make, or the reason why they are impossible,
+  // before anything runs.
   absl::StatusOr<Plan> (*plan)(const BenchConfig& config,
                                const Job& job) = nullptr;
-  // Collective. Cancelled after Ctrl-C, with what was measured kept; DataLoss
-  // where a result was wrong. Throws what a failed call throws.
+  // Collective. Cancelled after Ctrl-C, with the results so far saved; DataLoss
+  // if a result was wrong. Throws the exceptions of failed calls.
   absl::Status (*measure)(const BenchConfig& config, const Plan& plan,
                           const BenchRank& rank) = nullptr;
-  // Bandwidths are compared with a copy between two GPUs, and NCCL's log is
-  // read for what it chose.
+  // Whether bandwidths are compared with a copy between two GPUs, and NCCL's
+  // choices are read from its log.
   bool compares_with_hardware = false;
 };
 
-// The main function of the question's binary: reads flags, and starts the ranks
-// or is one of them. Prints errors; returns the exit code.
+// The main function of the question's binary: reads flags, and launches the
+// ranks or runs as one of them. Prints errors; returns the exit code.
 int Answer(const Question& question, int argc, char** argv);
 
 }  // namespace rankwise::comm_bench

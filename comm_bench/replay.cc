@@ -1,4 +1,4 @@
-// A trainer's own communication again, with and without the gaps in which it
+// Replays a trainer's communication, with and without the gaps in which it
 // computed.
 
 #include "comm_bench/modes/replay.h"

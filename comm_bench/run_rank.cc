@@ -39,12 +39,12 @@ std::atomic<bool> interrupted{false};
 
 namespace {
 
-std::atomic<int> interrupt_signal{0};  // 0: none came
+std::atomic<int> interrupt_signal{0};  // 0 without a signal
 static_assert(std::atomic<bool>::is_always_lock_free &&
               std::atomic<int>::is_always_lock_free);
 
 void NoteInterrupt(int signal) {
-  constexpr unsigned kSecondsToEnd = 5;  // for ranks that are blocked
+  constexpr unsigned kSecondsToEnd = 5;  // time limit for blocked ranks
   ::alarm(kSecondsToEnd);                // ends the process
   interrupt_signal = signal;
   interrupted = true;
@@ -73,8 +73,8 @@ Facts FactsOf(const RunRecord& run, const EnvironmentRecord& environment,
   return facts;
 }
 
-// A warning if the ranks of this host have more threads than it has cores for
-// them.
+// Adds a warning if the ranks of this host have more threads than it has cores
+// for them.
 void AddShortCores(const RunRecord& run, const RankEnv& env, Facts& facts) {
   const int64_t threads = env.local_world_size * run.threads_per_rank;
   if (threads <= run.host.cores) return;
@@ -86,7 +86,7 @@ void AddShortCores(const RunRecord& run, const RankEnv& env, Facts& facts) {
                     "--threads or the number of ranks")});
 }
 
-// What distinguishes this run's rows in a CSV file from another's.
+// Returns the columns that distinguish this run's rows in a CSV file.
 CsvContext ContextOf(const RunRecord& run, const BenchConfig& config) {
   if (config.csv_file.empty()) return {};
   CsvContext context = {{"run_id", run.run_id},
@@ -115,7 +115,7 @@ absl::StatusOr<std::unique_ptr<Output>> OpenOutput(
   return output;
 }
 
-// The flags that every rank must be given alike.
+// Returns the flags that must be equal on all ranks.
 std::map<std::string, std::string> SharedFlags() {
   std::map<std::string, std::string> flags = FlagsOf("comm_bench/");
   for (const char* own : {"record", "csv", "log_dir", "nproc"})
@@ -123,7 +123,7 @@ std::map<std::string, std::string> SharedFlags() {
   return flags;
 }
 
-// The group of the plan that `rank` is in; empty: the plan has none.
+// Returns the plan's group with `rank`; empty if the plan has no groups.
 std::vector<int> GroupWith(int rank, const Plan& plan) {
   for (const std::vector<int>& group : plan.groups) {
     if (std::count(group.begin(), group.end(), rank) > 0) return group;
@@ -170,7 +170,8 @@ absl::Status RunConnected(const Question& question, const BenchConfig& config,
 absl::Status RunRank(const Question& question, const BenchConfig& config,
                      const CommConfig& comm_config, const RankEnv& env) {
   at::set_num_threads(ThreadsPerRank(absl::GetFlag(FLAGS_threads), env));
-  // Before any thread is started. Null: the log is the user's, or not needed.
+  // Before any thread is started. nullptr if the user has set up the log, or it
+  // is not needed.
   std::unique_ptr<NcclLogSwitch> nccl_log;
   if (question.compares_with_hardware && config.nccl_choices &&
       VisibleGpus() > 0) {
@@ -268,12 +269,12 @@ int RunRanks(const Question& question, const BenchConfig& config,
 int Report(const std::string& who, const absl::Status& status, int rank) {
   if (status.ok()) return 0;
   const bool cancelled = absl::IsCancelled(status);
-  // What all ranks have agreed on, rank 0 says for them.
+  // Rank 0 prints the errors that all ranks have agreed on.
   if (rank == 0 || !(cancelled || absl::IsDataLoss(status)))
     std::fprintf(stderr, "%s: %s%s\n", who.c_str(), cancelled ? "" : "error: ",
                  std::string(status.message()).c_str());
   if (!cancelled) return ExitCode(status);
-  // Another rank may have had the signal.
+  // Another rank may have received the signal.
   return 128 + (interrupt_signal == 0 ? SIGINT : interrupt_signal.load());
 }
 

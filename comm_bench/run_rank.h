@@ -1,4 +1,4 @@
-// From a configuration to ranks that measure.
+// Runs this process's ranks with a given configuration.
 #ifndef RANKWISE_COMM_BENCH_RUN_RANK_H_
 #define RANKWISE_COMM_BENCH_RUN_RANK_H_
 
@@ -13,19 +13,19 @@
 
 namespace rankwise::comm_bench {
 
-// This process as one rank of the job, or as all ranks of a backend that
-// pretends them, as threads: connects the ranks, makes sure that all were given
-// the same flags, and measures. From then on the first SIGINT or SIGTERM asks
-// for an orderly end, which is forced 5 s later; a second one ends the process
-// at once. Prints errors; returns the exit code.
+// Runs this process as one rank of the job, or, for a backend that simulates
+// its peers, all ranks as threads: connects the ranks, checks that all were
+// given the same flags, and measures. Afterwards the first SIGINT or SIGTERM
+// requests an orderly end, which is forced 5 s later; a second one ends the
+// process immediately. Prints errors; returns the exit code.
 int RunRanks(const Question& question, const BenchConfig& config,
              const CommConfig& comm);
 
-// Prints an error of rank `rank`; returns its exit code, 0 where it is OK.
-// `who` opens the line.
+// Prints an error of rank `rank`, prefixed by `who`. Returns its exit code; 0
+// if it is OK.
 int Report(const std::string& who, const absl::Status& status, int rank = 0);
 
-// The parts of RunRanks, for both kinds of ranks.
+// Parts of RunRanks, for both kinds of ranks.
 
 // Set by SIGINT and SIGTERM after CatchInterrupts().
 extern std::atomic<bool> interrupted;
@@ -35,7 +35,7 @@ RunningRank DescribeRank(const Question& question, const RankEnv& env,
                          c10::Device device);
 Job JobOf(const RankEnv& env, const RunRecord& run, c10::Device device);
 
-// What ranks of one process share.
+// State shared by the ranks of one process.
 struct Assignment {
   const Question& question;
   const BenchConfig& config;
@@ -44,11 +44,11 @@ struct Assignment {
   const EnvironmentRecord& environment;
 };
 
-// Shows where this rank runs, and measures. The assignment's records may be
-// another rank's of the same process.
+// Prints where this rank runs, and measures. The assignment's records may be
+// those of another rank of the same process.
 absl::Status Measure(const Assignment& assignment, BenchRank& rank);
 
-// All ranks of a backend that pretends them.
+// Runs all ranks of a backend that simulates its peers.
 absl::Status RunPretendedRanks(const Question& question,
                                const BenchConfig& config,
                                const CommConfig& comm);

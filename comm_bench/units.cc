@@ -1,4 +1,4 @@
-// The communication of sharded data parallelism (ZeRO), unit by unit.
+// Measures the communication of sharded data parallelism (ZeRO), unit by unit.
 
 #include "comm_bench/modes/units.h"
 
@@ -39,7 +39,7 @@ ABSL_FLAG(std::string, compute_us, "",
 namespace rankwise::comm_bench {
 namespace {
 
-// "33M,12x28M,154M".
+// Parses "33M,12x28M,154M".
 absl::StatusOr<std::vector<int64_t>> ParseUnits(const std::string& text) {
   constexpr int64_t kMost = 10'000;
   std::vector<int64_t> units;

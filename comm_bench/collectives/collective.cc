@@ -14,7 +14,7 @@
 namespace rankwise::comm_bench {
 namespace {
 
-// Each with its second name; "" where it has none.
+// Each with its alias, or "".
 constexpr std::pair<c10::ScalarType, const char*> kDtypes[] = {
     {at::kFloat, "fp32"},    {at::kDouble, "fp64"}, {at::kHalf, "fp16"},
     {at::kBFloat16, "bf16"}, {at::kInt, ""},        {at::kLong, ""},
@@ -39,7 +39,7 @@ absl::Status Unknown(const char* what, const std::string& name,
       absl::StrCat("unknown ", what, " '", name, "'; there are ", known));
 }
 
-// Each of these says why the call cannot run, "" if it can.
+// Each of these returns why the call cannot run, or "".
 
 std::string RanksReason(const Collective& collective, const Call& call) {
   if (call.world_size < collective.min_world_size) {

@@ -24,7 +24,7 @@ namespace {
 using ::testing::HasSubstr;
 using GroupPtr = c10::intrusive_ptr<c10d::ProcessGroup>;
 
-// Ranks as threads over the fake backend, which costs nothing here.
+// Runs ranks as threads over the fake backend at no cost.
 void OnFakeRanks(int world_size,
                  const std::function<void(const GroupPtr&)>& body) {
   FakeWorld world(world_size, {});
@@ -78,7 +78,7 @@ std::string Described(const Collective& collective, const Call& call) {
                       call.rank, " of ", call.world_size);
 }
 
-// The calls of a collective that differ in type, op, root and place.
+// Returns the calls of a collective with all types, ops, roots and places.
 std::vector<Call> Combinations(const Collective& collective,
                                const GroupPtr& group, int64_t granules) {
   std::vector<Call> calls;
@@ -99,7 +99,7 @@ std::vector<Call> Combinations(const Collective& collective,
   return calls;
 }
 
-// What became of the combinations on one rank.
+// Results of the combinations on one rank.
 struct Tally {
   std::set<std::string> refusals;
   int refused = 0;
@@ -128,10 +128,10 @@ void RunAll(const GroupPtr& group, int64_t granules, Tally& tally) {
   }
 }
 
-// Of three reductions with 7 x 5 - 3 combinations of type and op (no averages
-// of integers) and four other collectives with 7 types, both in and out of
-// place; of five more that run out of place only, three of which need a second
-// rank; and the barrier.
+// Three reductions with 7 x 5 - 3 combinations of type and op (no averages of
+// integers) and four other collectives with 7 types, both in and out of place;
+// five more that only run out of place, three of which need a second rank; and
+// the barrier.
 int ExpectedCorrect(int world_size) {
   return 2 * (3 * (7 * 5 - 3) + 4 * 7) + (world_size > 1 ? 5 : 2) * 7 + 1;
 }

@@ -1,4 +1,4 @@
-// The collectives that move data between a root and all, or from all to all.
+// Collectives that move data between a root and all ranks, or from all to all.
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
@@ -12,7 +12,7 @@ using Counts = std::vector<int64_t>;
 
 bool IsRoot(const Call& call) { return call.rank == call.root; }
 
-// Every rank's part, as each rank filled its own, one after the other.
+// Checks that the output contains every rank's own data, one after the other.
 std::optional<WrongElement> CheckPartsOfAllRanks(const Call& call,
                                                  const Buffers& buffers) {
   std::vector<PatternRun> parts;
@@ -23,10 +23,10 @@ std::optional<WrongElement> CheckPartsOfAllRanks(const Call& call,
 }
 
 // The two sides of a gather or scatter: on the root, the row's whole buffer
-// with a view of each rank's part; on every rank its own part, which in place
+// with a view of each rank's part; on every rank, its own part, which in place
 // is the root's view of it.
 struct RootedBuffers {
-  at::Tensor whole;  // not defined but on the root
+  at::Tensor whole;  // defined on the root only
   std::vector<at::Tensor> parts;
   at::Tensor own;
 };
@@ -44,8 +44,8 @@ RootedBuffers MakeRootedBuffers(const Call& call) {
   return buffers;
 }
 
-// `own` is what every rank calls, `of_root` what the root calls for each rank.
-// In place the root's part stays where it is.
+// `own` is the call of every rank, `of_root` the root's call for each rank. In
+// place the root's part is not moved.
 using Message = NcclCall (*)(int peer, int64_t count, int64_t offset);
 std::vector<NcclGroup> RootedCalls(const Call& call, Message own,
                                    Message of_root) {
@@ -67,7 +67,7 @@ void StartAllToAll(c10d::ProcessGroup& group, const Call&, Buffers& buffers,
                                       buffers.input_splits));
 }
 
-// Nothing is called for a message without elements: neither side expects one.
+// Messages without elements are omitted on both sides.
 std::vector<NcclGroup> AllToAllCalls(const Counts& sent,
                                      const Counts& received) {
   NcclGroup group;
@@ -286,7 +286,8 @@ constinit const Collective kAllToAll = {
         },
 };
 
-// Rank r gets a part of every rank's buffer; a traffic matrix says how large.
+// Rank r gets a part of every rank's buffer; a traffic matrix determines the
+// sizes.
 constinit const Collective kAllToAllV = {
     .name = "all_to_all_v",
     .summary =

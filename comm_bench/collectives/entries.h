@@ -1,4 +1,4 @@
-// The entries of the table, and what they share.
+// The entries of the table, and their common functions.
 #ifndef RANKWISE_COMM_BENCH_COLLECTIVES_ENTRIES_H_
 #define RANKWISE_COMM_BENCH_COLLECTIVES_ENTRIES_H_
 
@@ -24,8 +24,8 @@ extern const Collective kPingPong;
 extern const Collective kBidirectional;
 extern const Collective kBarrier;
 
-// The granularity of collectives that give each rank an equal part, and the
-// bandwidth factor of those in which a rank's own part is not sent.
+// Granularity of collectives that give each rank an equal part, and bandwidth
+// factor of those that do not send a rank's own part.
 constexpr int64_t OnePerRank(int world_size) { return world_size; }
 inline double OthersShare(const Call& call) {
   return 1.0 * (call.world_size - 1) / call.world_size;
@@ -34,28 +34,28 @@ inline double OthersShare(const Call& call) {
 // Elements of one rank's part.
 inline int64_t PartOf(const Call& call) { return call.count / call.world_size; }
 
-// `count` elements of the call's type on its device, not set.
+// Returns `count` uninitialized elements of the call's type on its device.
 at::Tensor NewBuffer(const Call& call, int64_t count);
 
-// Part `index` of `parts` equal ones: a view.
+// Returns a view of part `index` of `parts` equal ones.
 at::Tensor PartOf(const at::Tensor& buffer, int index, int parts);
 
-// The buffers of a collective whose input and output are as large as the row,
-// and one tensor in place. The parts are the whole tensors.
+// Returns the buffers of a collective with input and output as large as the
+// row; one tensor in place. The parts are the whole tensors.
 Buffers WholeBuffers(const Call& call);
 
-// What stands for unwritten goes into the output, where there is one; then into
-// the input: this rank's data, its contribution to a reduction, or, on the
-// root only, the root's data.
+// Write kUnwritten into the output, if any, and then this rank's data, its
+// contribution to a reduction, or (on the root only) the root's data into the
+// input.
 void FillOwnData(const Call& call, Buffers& buffers);
 void FillContribution(const Call& call, Buffers& buffers);
 void FillRootsData(const Call& call, Buffers& buffers);
 
-// Whether the output holds the data of rank `from`.
+// Checks that the output contains the data of rank `from`.
 std::optional<WrongElement> CheckDataOf(const Call& call,
                                         const Buffers& buffers, int from);
 
-// Messages of nccl.h.
+// Returns a message of nccl.h.
 NcclCall NcclSend(int to, int64_t count, int64_t offset = 0);
 NcclCall NcclReceive(int from, int64_t count, int64_t offset = 0);
 

@@ -12,8 +12,8 @@ namespace {
 constexpr int kTag = 0;
 
 // Starts sending the input to rank `to` and receiving the output from rank
-// `from`, neither waiting for the other. NCCL, which would run one after the
-// other, gets both as one group.
+// `from`, neither waiting for the other. NCCL, which would run them one after
+// the other, gets both as one group.
 void Exchange(c10d::ProcessGroup& group, const Call& call, Buffers& buffers,
               int to, int from, Works& works) {
   const c10::DeviceType device = call.device.type();
@@ -35,7 +35,7 @@ int Previous(const Call& call) {
   return (call.rank + call.world_size - 1) % call.world_size;
 }
 
-// Ranks 0 and 1, 2 and 3, ...
+// Pairs ranks 0 and 1, 2 and 3, ...
 int Peer(const Call& call) { return call.rank ^ 1; }
 
 bool HasPeer(const Call& call) { return Peer(call) < call.world_size; }
@@ -137,9 +137,9 @@ constinit const Collective kBidirectional = {
     },
 };
 
-// Every rank waits until all have come. Past ProcessGroup::barrier, which keeps
-// a tensor in a static variable and so cannot be called where ranks are
-// threads.
+// Every rank waits for all others. Calls the backend directly:
+// ProcessGroup::barrier keeps a tensor in a static variable and cannot be
+// called if ranks are threads.
 constinit const Collective kBarrier = {
     .name = "barrier",
     .summary = "every rank waits until all have come",

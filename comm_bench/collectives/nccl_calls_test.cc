@@ -77,9 +77,8 @@ TEST(NcclCallsTest, InPlaceTheRootsPartStaysWhereItIs) {
   EXPECT_THAT(CallsOf("scatter", call), IsEmpty());
 }
 
-// The sends and receives, carried out on the CPU: every message finds its
-// receiver, in as many elements, and the entry's own check finds the result
-// right.
+// Executes the sends and receives on the CPU: every message must match a
+// receive of the same size, and the entry's own check must accept the result.
 struct Case {
   std::string collective;
   int world_size;
@@ -89,7 +88,7 @@ struct Case {
 
 class NcclMessagesTest : public ::testing::TestWithParam<Case> {};
 
-// Messages under way, by sender and receiver.
+// messages in flight, by sender and receiver
 using Wires = std::map<std::pair<int, int>, std::deque<std::vector<float>>>;
 
 void RunSends(const NcclGroup& group, const Call& call, const Buffers& buffers,
@@ -103,7 +102,7 @@ void RunSends(const NcclGroup& group, const Call& call, const Buffers& buffers,
   }
 }
 
-// Whether all could be received.
+// Returns whether all messages could be received.
 bool RunReceives(const NcclGroup& group, const Call& call, Buffers& buffers,
                  Wires& wires) {
   for (const NcclCall& item : group) {

@@ -13,11 +13,11 @@
 namespace rankwise::comm_bench {
 namespace {
 
-constexpr int64_t kLargest = 250;        // of data, sums and averages
-constexpr int64_t kLargestExponent = 7;  // of products of twos
+constexpr int64_t kLargest = 250;        // for data, sums and averages
+constexpr int64_t kLargestExponent = 7;  // for products of twos
 
-// A number from 0 to `largest`, evenly spread over keys (the finaliser of
-// splitmix64; Steele, Lea and Flood 2014).
+// Returns a number from 0 to `largest`, evenly distributed over keys (the
+// finalizer of splitmix64; Steele, Lea and Flood 2014).
 int64_t Scrambled(int64_t key, int64_t largest) {
   uint64_t x = (static_cast<uint64_t>(key) + 1) * 0x9e3779b97f4a7c15;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
@@ -30,7 +30,8 @@ int64_t Data(int64_t rank, int64_t index) {
   return Scrambled((rank + 1) * kPatternPeriod + index, kLargest);
 }
 
-// `rank`'s share of `total` at `index`; the shares of all ranks add up to it.
+// Returns `rank`'s share of `total` at `index`; the shares of all ranks sum to
+// it.
 int64_t ShareOf(int64_t total, int64_t rank, int64_t index,
                 int64_t world_size) {
   const int64_t place = (rank + index) % world_size;
@@ -39,8 +40,8 @@ int64_t ShareOf(int64_t total, int64_t rank, int64_t index,
          total * place * (place + 1) / all;
 }
 
-// An average is exact if the sum, and every partial sum, is a small number of
-// units that divide the number of ranks: W = unit * odd.
+// An average is exact if the sum, and every partial sum, is a small multiple of
+// a unit that divides the number of ranks: W = unit * odd.
 struct AveragePlan {
   int64_t unit = 1;
   int64_t odd = 1;
@@ -72,8 +73,8 @@ int64_t SmallestOrLargest(const Call& call, int64_t index) {
 
 using Runs = absl::Span<const PatternRun>;
 
-// The elements of each run, but at most one period of it, one after the other
-// as `tensor` holds them.
+// Returns the elements of each run, at most one period of each, one after the
+// other in the type of `tensor`.
 at::Tensor PeriodsOf(Runs runs, const at::Tensor& tensor) {
   std::vector<int64_t> values;
   for (const PatternRun& run : runs) {
@@ -90,8 +91,8 @@ int64_t ElementsOf(Runs runs) {
   return count;
 }
 
-// The first runs that together are no longer than a period, at least one: those
-// of thousands of ranks are few pieces.
+// Returns the first runs that together are at most a period long, at least one:
+// runs of thousands of ranks form few pieces.
 Runs FirstPiece(Runs runs) {
   size_t size = 1;
   int64_t count = runs[0].count;
@@ -100,9 +101,9 @@ Runs FirstPiece(Runs runs) {
   return runs.first(size);
 }
 
-// Calls piece(part of `elements`, what it is in the pattern, its first index
-// in `elements`) for all whole periods of a run, as rows, and for its rest; or
-// once for several runs that are one period at most.
+// Calls piece(part of `elements`, its pattern, its first index in `elements`)
+// for all whole periods of a run, as rows, and for its rest; or once for
+// several runs of one period at most.
 template <typename Piece>
 void ForEachPiece(const at::Tensor& elements, Runs runs, Piece piece) {
   const int64_t count = elements.numel();
@@ -121,7 +122,7 @@ void ForEachPiece(const at::Tensor& elements, Runs runs, Piece piece) {
   }
 }
 
-// Walks through `tensor` piece by piece.
+// Iterates over `tensor` piece by piece.
 template <typename Piece>
 void ForEachPiece(const at::Tensor& tensor, const std::vector<PatternRun>& runs,
                   Piece piece) {
@@ -140,8 +141,8 @@ void ForEachPiece(const at::Tensor& tensor, const std::vector<PatternRun>& runs,
               " elements for a tensor of ", elements.numel());
 }
 
-// Whether a piece has the bytes of the pattern: one pass over the memory of a
-// CPU, whatever the type.
+// Whether a piece has the bytes of the pattern: one pass over a CPU's memory,
+// for any type.
 bool Same(const at::Tensor& got, const at::Tensor& expected) {
   if (!got.is_cpu()) return at::equal(got, expected);
   const size_t row_bytes = expected.size(-1) * expected.element_size();

@@ -1,10 +1,10 @@
-// What the ranks' buffers hold before a call, and what they must hold after it:
-// integers so small that every element type, and every partial result of a
-// reduction in any order, holds them exactly.
+// Contents of the ranks' buffers before a call, and the expected contents after
+// it: integers small enough to be exact in every element type, including every
+// partial result of a reduction in any order.
 //
 // The pattern repeats after a prime number of elements, so that it differs
-// between the chunks into which algorithms cut a buffer. Of one period, with i
-// the index modulo the period and W the number of ranks:
+// between the chunks into which algorithms divide a buffer. Within one period,
+// with i the index modulo the period and W the number of ranks:
 //   data        a pseudo-random number from 0 to 250 of (rank, i)
 //   min, max    rank r contributes its data
 //   sum         the ranks' contributions add up to a number from 0 to 250 that
@@ -25,38 +25,38 @@
 namespace rankwise::comm_bench {
 
 inline constexpr int64_t kPatternPeriod = 4093;
-// Stands where a call must write; it is no result of any call.
+// marks memory that a call must write; not a result of any call
 inline constexpr int kUnwritten = 251;
 
-// The element at an index of the pattern, 0 <= index < kPatternPeriod.
+// Returns the element at an index of the pattern, 0 <= index < kPatternPeriod.
 using PatternValue = std::function<int64_t(int64_t index)>;
 
-// What rank `rank` sends where data are only moved.
+// Returns the data sent by rank `rank` in collectives that move data.
 PatternValue DataOf(int rank);
-// What rank `call.rank` contributes to a reduction by `call.op`. Up to 1024
-// ranks.
+// Returns the contribution of rank `call.rank` to a reduction by `call.op`.
+// Supports up to 1024 ranks.
 PatternValue ContributionOf(const Call& call);
-// What the reduction over all ranks gives. An average in bfloat16 over more
-// than 256 ranks, whose sum bfloat16 cannot hold, is 0, as are its
+// Returns the reduction over all ranks. An average in bfloat16 over more than
+// 256 ranks, whose sum bfloat16 cannot represent, is 0, as are its
 // contributions.
 PatternValue ReductionOf(const Call& call);
-// By what share of itself the result may be off: 0, except for averages on a
-// GPU over a number of ranks that is no power of two, since NCCL multiplies
-// each contribution by the rounded 1 / W before it adds.
+// Returns the permitted relative error of the result: 0, except for averages on
+// a GPU over a number of ranks that is not a power of two, since NCCL
+// multiplies each contribution by the rounded 1 / W before it adds.
 double ToleranceOf(const Call& call);
 
-// Elements of a buffer that follow each other in the pattern.
+// Elements of a buffer that are consecutive in the pattern.
 struct PatternRun {
   int64_t count = 0;
   int64_t first = 0;  // index of the run's first element
   PatternValue value = nullptr;
 };
 
-// Fills a contiguous tensor with `runs`, whose counts add up to its elements.
+// Fills a contiguous tensor with `runs`, whose counts sum to its elements.
 void Fill(const at::Tensor& tensor, const std::vector<PatternRun>& runs);
 void FillUnwritten(const at::Tensor& tensor);
 
-// Compares a contiguous tensor with `runs`. NaN is wrong.
+// Compares a contiguous tensor with `runs`. NaN counts as wrong.
 std::optional<WrongElement> FindWrong(const at::Tensor& tensor,
                                       const std::vector<PatternRun>& runs,
                                       double tolerance = 0);

@@ -23,8 +23,8 @@ Call CallOf(ReduceOp op, c10::ScalarType dtype, int rank, int world_size) {
   return call;
 }
 
-// The contributions of all ranks to the elements of a short tensor, combined
-// in `dtype` from the last rank to the first.
+// Returns the contributions of all ranks to the elements of a short tensor,
+// combined in `dtype` from the last rank to the first.
 at::Tensor Reduced(ReduceOp op, c10::ScalarType dtype, int world_size,
                    int64_t count) {
   at::Tensor result;
@@ -45,7 +45,7 @@ at::Tensor Reduced(ReduceOp op, c10::ScalarType dtype, int world_size,
   return op == ReduceOp::AVG ? result / world_size : result;
 }
 
-// Elements in which two ranks' values agree.
+// Counts the elements in which two ranks' values agree.
 int64_t Agreeing(const PatternValue& a, const PatternValue& b,
                  int64_t shift = 0) {
   int64_t agreeing = 0;

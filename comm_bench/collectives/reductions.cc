@@ -1,6 +1,6 @@
-// The collectives that reduce. c10d's all_reduce and reduce are in place, and
-// reduce may leave anything in the others' buffers; out of place adds the copy
-// that this makes a trainer pay.
+// Collectives that reduce. c10d's all_reduce and reduce are in place, and
+// reduce may leave anything in the other ranks' buffers; out of place includes
+// the copy that a trainer then needs.
 #include "comm_bench/collectives/entries.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 
@@ -11,7 +11,7 @@ void CopyToOutput(const Call& call, Buffers& buffers) {
   if (!call.in_place) buffers.output.copy_(buffers.input);
 }
 
-// The output against the reduction's elements from `first` on.
+// Checks the output against the reduction's elements from `first` on.
 std::optional<WrongElement> CheckReduction(const Call& call,
                                            const Buffers& buffers,
                                            int64_t first = 0) {

@@ -25,7 +25,7 @@ double Sum(const Row& row) {
   return std::accumulate(row.begin(), row.end(), 0.0);
 }
 
-// A place in the file, for messages.
+// A line of the file, for messages.
 struct Line {
   std::string path;
   int number = 0;
@@ -54,7 +54,8 @@ absl::StatusOr<Row> ParseRow(const Line& line, absl::string_view text) {
   return row;
 }
 
-// Whether `row` may follow the rows above it, the first of which is `first`.
+// Checks that `row` may follow the rows above it, the first of which is
+// `first`.
 absl::Status CheckRow(const Line& line, const Row& row, const Row& first,
                       int world_size) {
   if (row.size() != static_cast<size_t>(world_size)) {
@@ -78,7 +79,7 @@ absl::Status CheckRow(const Line& line, const Row& row, const Row& first,
 }
 
 // Splits `count` in proportion to `weights`: the floors first, then one more
-// for the largest remainders, low ranks first among equals.
+// for the largest remainders, low ranks first among equal ones.
 std::vector<int64_t> LargestRemainder(const Row& weights, int64_t count) {
   const double sum = Sum(weights);
   std::vector<int64_t> parts;

@@ -49,10 +49,10 @@ TEST(TrafficMatrixTest, ReadsCommasBlanksAndComments) {
 
 TEST(TrafficMatrixTest, TheBusiestRankSendsOrReceivesMost) {
   EXPECT_DOUBLE_EQ(TrafficMatrix::Skewed(0, 4).BusiestShare(), 0.75);
-  // Rank 0 keeps 0.48 of its own and receives 0.48 from each of three others;
-  // the last rank, which keeps least, sends 0.88.
+  // Rank 0 keeps 0.48 of its data and receives 0.48 from each of three others;
+  // the last rank, which keeps the least, sends 0.88.
   EXPECT_DOUBLE_EQ(TrafficMatrix::Skewed(1, 4).BusiestShare(), 3 * 0.48);
-  // Only rank 0 sends: one half to each of the others.
+  // Only rank 0 sends: half to each of the others.
   EXPECT_DOUBLE_EQ(Matrix("0 1 1\n0 2 0\n0 0 2", 3).BusiestShare(), 1);
   EXPECT_DOUBLE_EQ(Matrix("1 0\n0 1", 2).BusiestShare(), 0);
 }

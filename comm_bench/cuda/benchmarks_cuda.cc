@@ -41,7 +41,7 @@ std::string CudaOfDriver() {
   return absl::StrCat(version / kMajor, ".", version % kMajor / kMinor);
 }
 
-// Whether the first GPU uses the host's page tables, as Grace Hopper does.
+// Whether the first GPU uses the host's page tables, like Grace Hopper.
 bool IsCoherent() {
   constexpr int kFirst = 0;
   int value = 0;
@@ -53,7 +53,7 @@ bool IsCoherent() {
   return value != 0;
 }
 
-// The limit of the link between the host and the first visible GPU.
+// Returns the limit of the link between the host and the first visible GPU.
 Limit LimitOfHostLink(const GpuFacts& gpu) {
   return HostLinkLimit(IsCoherent(), ReadPcieLink(kPciDevices, gpu.pci_bus_id));
 }
@@ -69,7 +69,7 @@ class Registrar {
  public:
   explicit Registrar(bool* failed) : failed_(failed) {}
 
-  // The benchmark's number of iterations is fixed, so that it is set up once.
+  // A fixed number of iterations avoids repeated setup of the benchmark.
   void Add(const std::string& name, const MakeMeasurement& make,
            const Traffic& traffic, int64_t iterations) {
     const auto run = [failed = failed_, make,
@@ -82,7 +82,7 @@ class Registrar {
         ->Iterations(iterations);
   }
 
-  // As `name`/bytes of a buffer; some 8 GiB in all.
+  // Adds `name`/bytes; moves about 8 GiB in total.
   void AddTransfer(const std::string& name, int64_t bytes,
                    const MakeMeasurement& make, const Traffic& traffic) {
     constexpr int64_t kInAll = 8192 * kMiB;
@@ -111,7 +111,7 @@ void AddHostCopies(Registrar& registrar, const GpuFacts& gpu) {
   }
 }
 
-// Of the memory's bound; the last is far larger than any cache.
+// Buffers bound by memory; the last exceeds any cache by far.
 const std::vector<int64_t>& BufferBytes() {
   static const auto& sizes =
       *new std::vector<int64_t>{16 * kMiB, 256 * kMiB, 1024 * kMiB};

@@ -18,7 +18,8 @@ using ::testing::StartsWith;
 
 constexpr int kIterations = 4;
 
-// A device that takes a quarter of a second, and can fail at a step.
+// A device whose Run takes a quarter of a second, and that can fail at a given
+// step.
 struct FakeDevice {
   void Note(const char* step) {
     steps.push_back(step);
@@ -26,7 +27,7 @@ struct FakeDevice {
   }
   bool fails() const { return static_cast<int>(steps.size()) == failing_step; }
 
-  int failing_step = 0;  // from 1 on
+  int failing_step = 0;  // counted from 1
   std::vector<std::string> steps;
 };
 

@@ -1,8 +1,7 @@
-// Which machine code is in the binary, told without a GPU and without the
-// toolkit's cuobjdump. NVIDIA does not document the container; as nvcc 13.0
-// writes it: a header (magic, version, size of the header, size of what
-// follows), then entries (kind, version, size of their header, size of the
-// code, ..., architecture).
+// Checks the machine code in the binary, without a GPU and without the
+// toolkit's cuobjdump. NVIDIA does not document the container; nvcc 13.0 writes
+// a header (magic, version, header size, size of the rest), then entries (kind,
+// version, header size, code size, ..., architecture).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -37,7 +36,7 @@ T Read(const std::string& file, size_t at) {
   return value;
 }
 
-// "sm_90" or "ptx_100".
+// Returns "sm_90" or "ptx_100" per entry.
 std::vector<std::string> Entries(const std::string& file, size_t at,
                                  size_t end) {
   std::vector<std::string> entries;
@@ -56,7 +55,7 @@ std::vector<std::string> Entries(const std::string& file, size_t at,
   return entries;
 }
 
-// One list for every .cu file that was linked.
+// Returns one list per linked .cu file.
 std::vector<std::vector<std::string>> CodeIn(const std::string& path) {
   std::ifstream stream(path, std::ios::binary);
   const std::string file(std::istreambuf_iterator<char>(stream), {});

@@ -8,13 +8,13 @@ namespace rankwise::micro {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int64_t kWordBytes = sizeof(uint4);  // the most that a thread loads
+constexpr int64_t kWordBytes = sizeof(uint4);  // largest load of a thread
 
 constexpr int kWordsOfThread = 4;
 constexpr int64_t kWordsOfBlock = kThreads * kWordsOfThread;
 
-// Data that is read and written once need not push other data out of the cache:
-// __ldcs and __stcs say so.
+// __ldcs and __stcs keep data that is read and written once from evicting other
+// data from the cache.
 __global__ void __launch_bounds__(kThreads)
     Copy(const uint8_t* __restrict__ from, uint8_t* __restrict__ to,
          int64_t bytes) {
@@ -33,13 +33,13 @@ __global__ void __launch_bounds__(kThreads)
     const int64_t index = first + i * kThreads;
     if (index < count) __stcs(target + index, words[i]);
   }
-  // What is left after the last whole word.
+  // Rest after the last whole word.
   const int64_t last = count * kWordBytes + first;
   if (blockIdx.x == 0 && last < bytes) to[last] = from[last];
 }
 
-// Sums: after M. Harris, "Optimizing Parallel Reduction in CUDA" (NVIDIA), and
-// the warp shuffles of the CUDA C++ Programming Guide.
+// Sums: following M. Harris, "Optimizing Parallel Reduction in CUDA" (NVIDIA),
+// and the warp shuffles of the CUDA C++ Programming Guide.
 
 constexpr int kWarp = 32;
 constexpr int kBlocksOfMultiprocessor = 4;
@@ -59,7 +59,7 @@ __device__ float SumOfPair(unsigned bits, uint16_t) {
   return __uint_as_float(bits << 16) + __uint_as_float(bits & 0xffff0000u);
 }
 
-// Of the values of type Value in a word.
+// Sums the values of type Value in a word.
 template <typename Value>
 __device__ float SumOfWord(uint4 word) {
   return (SumOfPair(word.x, Value{}) + SumOfPair(word.y, Value{})) +
@@ -72,7 +72,7 @@ __device__ float SumOfWarp(float value) {
   return value;
 }
 
-// In thread 0; called by all kThreads threads of a block, once.
+// The result is in thread 0; called once by all kThreads threads of a block.
 __device__ float SumOfBlock(float value) {
   __shared__ float warps[kThreads / kWarp];
   value = SumOfWarp(value);
@@ -82,7 +82,7 @@ __device__ float SumOfBlock(float value) {
   return SumOfWarp(threadIdx.x < kThreads / kWarp ? warps[threadIdx.x] : 0);
 }
 
-// What this thread of the whole grid has to add up; several loads are under way
+// Returns this thread's part of the grid's sum; several loads are in flight
 // before the first is used.
 template <typename Value>
 __device__ float SumOfWords(const uint4* words, int64_t count, int64_t thread,
@@ -103,7 +103,7 @@ __device__ float SumOfWords(const uint4* words, int64_t count, int64_t thread,
   return (sums[0] + sums[1]) + (sums[2] + sums[3]);
 }
 
-// The first pass: one sum of each block.
+// First pass: one sum per block.
 template <typename Value>
 __global__ void __launch_bounds__(kThreads, kBlocksOfMultiprocessor)
     SumToBlocks(const Value* __restrict__ values, int64_t count,
@@ -115,14 +115,14 @@ __global__ void __launch_bounds__(kThreads, kBlocksOfMultiprocessor)
   const int64_t words = count / kValuesOfWord;
   float sum = SumOfWords<Value>(reinterpret_cast<const uint4*>(values), words,
                                 thread, threads);
-  // What is left after the last whole word.
+  // Rest after the last whole word.
   const int64_t last = words * kValuesOfWord + thread;
   if (last < count) sum += AsFloat(values[last]);
   sum = SumOfBlock(sum);
   if (threadIdx.x == 0) scratch[blockIdx.x] = sum;
 }
 
-// The second: one block.
+// Second pass: one block.
 __global__ void __launch_bounds__(kThreads)
     SumBlockSums(const float* __restrict__ scratch, int blocks,
                  float* __restrict__ sum) {
@@ -155,7 +155,7 @@ __global__ void Nothing() {}
 
 void LaunchCopy(const uint8_t* from, uint8_t* to, int64_t bytes,
                 CudaStream stream) {
-  // One block at least, for what is no whole word.
+  // At least one block, for the rest after the last whole word.
   const int64_t blocks = bytes / kWordBytes / kWordsOfBlock + 1;
   Copy<<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(from, to, bytes);
 }

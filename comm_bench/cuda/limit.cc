@@ -34,7 +34,7 @@ absl::StatusOr<PcieLink> ReadLink(const fs::path& device,
   return ParsePcieLink(speed, width);
 }
 
-// Of bits on the line, those that are data.
+// Returns the fraction of the line's bits that are data.
 double EncodingShare(double gigatransfers) {
   constexpr double kLast8b10b = 5, kFirstFlit = 64;
   if (gigatransfers <= kLast8b10b) return 8.0 / 10;
@@ -80,7 +80,7 @@ double PcieBytesPerSecond(const PcieLink& link) {
 
 absl::StatusOr<PcieLink> ReadPcieLink(const std::string& devices,
                                       absl::string_view pci_bus_id) {
-  // Linux writes small letters, CUDA capital ones.
+  // Linux writes lower-case letters, CUDA upper-case ones.
   std::error_code error;
   const fs::path device = fs::canonical(
       fs::path(devices) / absl::AsciiStrToLower(pci_bus_id), error);

@@ -54,8 +54,8 @@ TEST(PcieBytesPerSecond, TakesTheEncodingOff) {
   EXPECT_DOUBLE_EQ(PcieBytesPerSecond({64, 16}), 128e9 * 236 / 256);
 }
 
-// A tree as sysfs has it: the device's folder lies in its bridge's, and
-// `devices` links to it.
+// A tree like sysfs's: the device's folder is in its bridge's, and `devices`
+// links to it.
 class ReadPcieLinkTest : public ::testing::Test {
  protected:
   ReadPcieLinkTest() {

@@ -31,8 +31,8 @@ namespace {
 
 using comm_bench::WrongElement;
 
-// `doing` completes "... failed": "copying 8 bytes to GPU 1". Forgets an error
-// that CUDA keeps for the next caller.
+// `doing` completes "... failed": "copying 8 bytes to GPU 1". Clears CUDA's
+// last error.
 void ThrowOn(cudaError_t error, absl::string_view doing) {
   if (error == cudaSuccess) return;
   (void)cudaGetLastError();
@@ -50,8 +50,8 @@ at::Tensor NewBytes(int64_t bytes, at::TensorOptions where) {
 
 uint8_t* Bytes(const at::Tensor& tensor) { return tensor.data_ptr<uint8_t>(); }
 
-// Prepares the ends of a copy: the pattern in one, no piece of it in the other.
-// Both are visible to all streams of their devices when it returns.
+// Prepares the buffers of a copy: the pattern in the source, none of it in the
+// target. Both are visible to all streams of their devices on return.
 void ClearCopy(const at::Tensor& from, const at::Tensor& to) {
   comm_bench::Fill(from, {{from.numel(), 0, comm_bench::DataOf(0)}});
   comm_bench::FillUnwritten(to);
@@ -66,16 +66,16 @@ absl::Status CheckCopy(const at::Tensor& to) {
       "byte ", wrong->index, " is ", wrong->got, " and not ", wrong->expected));
 }
 
-// A stream of its own on the GPU that was current when it was made, which must
-// be current in every call.
+// A new stream on the GPU that was current at construction and must be current
+// in every call.
 class StreamTimer {
  public:
   CudaStream stream() const { return stream_.stream(); }
 
-  // Seconds from when the stream gets to what `work` gives it to when it is
-  // done. The stream is held until the host has given all of it, so that the
-  // host's own time is not in it; a host that is interrupted for long can make
-  // it longer, never shorter. Blocks until done.
+  // Returns the time in seconds from the stream's start of the work enqueued by
+  // `work` to its end. The stream is held until the host has enqueued
+  // everything, to exclude host time; a long interruption of the host can make
+  // the result longer, never shorter. Blocks until done.
   double Time(const std::function<void()>& work) {
     constexpr int64_t kLongestHoldCycles = 10'000'000, kGrowth = 10;
     while (true) {
@@ -90,7 +90,7 @@ class StreamTimer {
     }
   }
 
-  // The same without holding the stream, for work in which the host takes part.
+  // Time() without holding the stream, for work that involves the host.
   double TimeWithHost(const std::function<void()>& work) {
     constexpr double kMillisecond = 1e-3;
     start_.record(stream_);
@@ -110,7 +110,7 @@ class StreamTimer {
   const c10::cuda::CUDAStream stream_ = c10::cuda::getStreamFromPool();
   c10::Event start_{c10::kCUDA, c10::EventFlag::BACKEND_DEFAULT};
   c10::Event end_{c10::kCUDA, c10::EventFlag::BACKEND_DEFAULT};
-  int64_t hold_cycles_ = 100'000;  // some 50 us
+  int64_t hold_cycles_ = 100'000;  // about 50 us
 };
 
 struct HostCopyMeasurement : Measurement {
@@ -177,8 +177,8 @@ struct SumMeasurement : Measurement {
         values(at::empty({count}, at::device(c10::kCUDA).dtype(dtype))),
         results(at::empty({blocks + 1}, at::device(c10::kCUDA))) {}
 
-  // Whole numbers from -2 to 2 at random: partial sums stay below 2^24, so that
-  // float has them exactly in any order.
+  // Random integers from -2 to 2: partial sums stay below 2^24, so that float
+  // is exact in any order.
   void Clear() override {
     values.random_(-2, 3);
     results.fill_(std::numeric_limits<float>::quiet_NaN());
@@ -213,7 +213,7 @@ struct SumMeasurement : Measurement {
 
   const int blocks;
   const at::Tensor values;
-  const at::Tensor results;  // the sum, then the scratch
+  const at::Tensor results;  // the sum, followed by scratch space
   StreamTimer timer;
 };
 
@@ -224,8 +224,8 @@ struct DestroyGraph {
 };
 using Graph = std::unique_ptr<CUgraphExec_st, DestroyGraph>;
 
-// `kernels` ticks, one after another. Not PyTorch's graph, whose launch also
-// sets up random numbers.
+// Captures `kernels` successive ticks. Does not use PyTorch's graph, whose
+// launch also sets up random numbers.
 Graph Record(int kernels, int32_t* count, CudaStream stream) {
   ThrowOn(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal),
           "beginning a graph");
@@ -241,7 +241,7 @@ Graph Record(int kernels, int32_t* count, CudaStream stream) {
 
 struct LaunchMeasurement : Measurement {
   LaunchMeasurement(Launching how, LaunchTime what) : what(what) {
-    constexpr int kMany = 256;  // less than a stream takes before it blocks
+    constexpr int kMany = 256;  // below the stream's blocking limit
     const bool one_graph =
         what == LaunchTime::kBetweenKernels && how == Launching::kGraph;
     if (one_graph) {
@@ -250,7 +250,7 @@ struct LaunchMeasurement : Measurement {
       launches = kMany;
     }
     if (how == Launching::kKernels) return;
-    // Loads the kernel, which must not happen during a capture.
+    // Loads the kernel, which is not permitted during capture.
     LaunchTick(nullptr, timer.stream());
     timer.Finish();
     idle = Record(kernels_of_launch, nullptr, timer.stream());
@@ -280,7 +280,7 @@ struct LaunchMeasurement : Measurement {
         absl::StrCat(counted, " kernels ran and not ", kernels()));
   }
 
-  // Launches `graph`, or single kernels where it is null.
+  // Launches `graph`, or single kernels if it is nullptr.
   void Launch(CUgraphExec_st* graph, int32_t* target) {
     for (int i = 0; i < launches; ++i) {
       if (graph == nullptr) LaunchTick(target, timer.stream());
@@ -307,11 +307,11 @@ struct LaunchMeasurement : Measurement {
   const at::Tensor count =
       at::zeros({1}, at::device(c10::kCUDA).dtype(at::kInt));
   StreamTimer timer;
-  Graph idle, counting;  // null: kernels
+  Graph idle, counting;  // nullptr for kernels
 };
 
 struct PeerCopyMeasurement : Measurement {
-  // GPU `from` must be the current one.
+  // GPU `from` must be current.
   PeerCopyMeasurement(int from, int to, int64_t bytes)
       : source(NewBytes(bytes, Gpu(from))), target(NewBytes(bytes, Gpu(to))) {
     // Not short-circuited: each call enables access in its direction.
@@ -330,7 +330,7 @@ struct PeerCopyMeasurement : Measurement {
                                   source.numel(), timer.stream()),
               absl::StrCat("a copy from GPU ", from, " to GPU ", to));
     };
-    // A copy through the host's memory needs the host.
+    // A copy through the host's memory involves the host.
     return direct ? timer.Time(copy) : timer.TimeWithHost(copy);
   }
 
@@ -338,7 +338,7 @@ struct PeerCopyMeasurement : Measurement {
 
   const at::Tensor source, target;
   StreamTimer timer;
-  bool direct = false;  // the GPUs reach each other's memory
+  bool direct = false;  // whether the GPUs access each other's memory
 };
 
 std::unique_ptr<PeerCopyMeasurement> MakePeers(int from, int to,
@@ -347,8 +347,8 @@ std::unique_ptr<PeerCopyMeasurement> MakePeers(int from, int to,
   return std::make_unique<PeerCopyMeasurement>(from, to, bytes);
 }
 
-// The median of several copies, checked before and after: the timed copies go
-// to cleared memory, too.
+// Returns the median of several copies, with checks before and after: the timed
+// copies also write to cleared memory.
 absl::StatusOr<PeerCopy> MeasurePair(int from, int to, int64_t bytes) {
   constexpr int kRepetitions = 7;
   const auto copy = MakePeers(from, to, bytes);

@@ -1,9 +1,8 @@
-// Measures what one GPU, its memory and its links can do, by kernels of our
-// own:
+// Measures one GPU, its memory and its links with our own kernels:
 //
 //   bazel run --config=cuda //comm_bench/cuda:micro
 //
-// docs/micro_benchmarks.md says how each figure is defined.
+// docs/micro_benchmarks.md defines the figures.
 
 #include <cstdio>
 #include <string>

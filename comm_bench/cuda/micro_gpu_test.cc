@@ -27,7 +27,7 @@
 namespace rankwise::micro {
 namespace {
 
-// Skips, unless there is a GPU; with what the tests of kernels share.
+// Skips the tests without a GPU; common functions of the tests of kernels.
 class MicroGpuTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -47,7 +47,7 @@ class MicroGpuTest : public ::testing::Test {
 
 class CopyKernelGpuTest : public MicroGpuTest {
  protected:
-  // Before `kMargin` bytes that must stay as they are.
+  // bytes after the target that must stay unchanged
   static constexpr int64_t kMargin = 64;
 
   static void ExpectCopied(int64_t bytes) {
@@ -75,7 +75,7 @@ TEST_F(CopyKernelGpuTest, CopiesAnySize) {
 
 class SumKernelGpuTest : public MicroGpuTest {
  protected:
-  // By LaunchSum, or LaunchSumOfBfloat16.
+  // Uses LaunchSum or LaunchSumOfBfloat16.
   float Sum(const at::Tensor& values) const {
     const int blocks = SumBlocks(gpu_.multiprocessors);
     const at::Tensor results =
@@ -93,7 +93,7 @@ class SumKernelGpuTest : public MicroGpuTest {
     return results[0].item<float>();
   }
 
-  // Of small whole numbers, which float adds up exactly in any order.
+  // Sums small integers, which float adds exactly in any order.
   void ExpectExact(c10::ScalarType dtype) const {
     for (int64_t count :
          {0, 1, 2, 3, 7, 8, 9, 31, 1000, 1023, 65537, 1000003, 3000001}) {
@@ -109,7 +109,7 @@ TEST_F(SumKernelGpuTest, FloatsOfAnyCount) { ExpectExact(at::kFloat); }
 
 TEST_F(SumKernelGpuTest, Bfloat16sOfAnyCount) { ExpectExact(at::kBFloat16); }
 
-// Of values whose sum depends on the order in which they are added.
+// Uses values whose sum depends on the order of additions.
 TEST_F(SumKernelGpuTest, GivesTheSameBitsEveryTime) {
   constexpr int64_t kCount = 4'000'037;
   constexpr int kRepetitions = 20;
@@ -127,7 +127,8 @@ using Made = std::unique_ptr<Measurement>;
 
 class MeasurementGpuTest : public MicroGpuTest {
  protected:
-  // Right from a clear state, and seen to be wrong without a Run.
+  // Checks that a Run after Clear is accepted, and that Clear alone is
+  // rejected.
   static void ExpectMeasures(const Made& made) {
     const absl::Status checked = WarmUpAndCheck(*made);
     EXPECT_TRUE(checked.ok()) << checked;
@@ -216,7 +217,7 @@ TEST(PeerCopyGpuTest, CopiesBetweenEveryOrderedPair) {
   }
 }
 
-// Peer access stays; the current GPU does, too.
+// Peer access remains enabled, and the current GPU unchanged.
 TEST(PeerCopyGpuTest, CanBeMeasuredTwice) {
   if (auto why = WhyNotOn(2); !why.empty()) GTEST_SKIP() << why;
   int device = -1;

@@ -1,4 +1,4 @@
-// In place of micro_gpu_test.cc, whose kernels a build without CUDA lacks.
+// Replaces micro_gpu_test.cc in a build without CUDA.
 #include <gtest/gtest.h>
 
 #include "absl/status/status.h"
@@ -18,7 +18,7 @@ TEST(MicroGpuTest, ABuildWithoutCudaSaysWhyItMeasuresNothing) {
     EXPECT_EQ(refused.message(), WhyNoGpu());
   }
   EXPECT_FALSE(failed);
-  GTEST_SKIP() << WhyNotOn(1);  // what the kernels compute was not tested
+  GTEST_SKIP() << WhyNotOn(1);  // the kernels were not tested
 }
 
 }  // namespace

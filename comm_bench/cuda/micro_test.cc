@@ -15,7 +15,7 @@ const std::string& Micro() {
   return path;
 }
 
-// Wherever this runs, no GPU is seen.
+// Hides all GPUs of the machine.
 TEST(Micro, WithoutAGpuSaysSoInOneLine) {
   TestProcess process({Micro()}, {"CUDA_VISIBLE_DEVICES=-1"});
   EXPECT_EQ(process.Wait(), 2);

@@ -14,7 +14,7 @@ ABSL_FLAG(int, root, 0, "root rank of broadcast, reduce, gather and scatter");
 namespace rankwise::comm_bench {
 namespace {
 
-// Reads a list of names, "all" standing for `all`.
+// Parses a list of names; "all" selects `all`.
 template <typename T>
 std::vector<T> ReadList(
     const char* flag, const std::string& text, const std::vector<T>& all,

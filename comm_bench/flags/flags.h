@@ -1,9 +1,9 @@
-// Flags that several binaries of this folder take, by topic, in addition to
+// Flags of several binaries of this folder, by topic, in addition to
 // parallel/launch/comm_flags. The linker includes a topic's file only in
 // binaries that call its function.
 //
-// Each function fills what its flags say into `config`, and complains by the
-// flag's name, its value and what is allowed. What flags mean together is
+// Each function sets the fields of `config` from its flags; complaints contain
+// the flag's name, its value and the valid values. Combinations of flags are
 // checked by the plans (sweep/plan.h).
 #ifndef RANKWISE_COMM_BENCH_FLAGS_FLAGS_H_
 #define RANKWISE_COMM_BENCH_FLAGS_FLAGS_H_
@@ -31,14 +31,13 @@ void ReadArrivals(BenchConfig& config, FlagChecks& checks);
 void ReadRows(BenchConfig& config, FlagChecks& checks);
 void ReadPrecision(BenchConfig& config, FlagChecks& checks);
 void ReadTimer(BenchConfig& config, FlagChecks& checks);
-// Late ranks and slow calls, which only --backend=fake can simulate.
+// Late ranks and slow calls, simulated by --backend=fake only.
 void ReadFake(BenchConfig& config, FlagChecks& checks);
 void ReadVirtualTime(BenchConfig& config, FlagChecks& checks);
 
-// Helpers for reading flags: they return the value, or complain with the flag's
-// name.
+// Helpers that return a flag's value, or complain with the flag's name.
 
-// "a,b" as a and b.
+// Splits "a,b" into a and b.
 std::vector<std::string> SplitNames(const std::string& list);
 
 // Returns read(text), or `otherwise` after a complaint.
@@ -56,7 +55,7 @@ T ReadText(const char* flag, const std::string& text,
 template <typename T>
 using Choices = std::vector<std::pair<std::string, T>>;
 
-// Sets `value` to the choice that the text names.
+// Sets `value` to the choice named by the text.
 template <typename T>
 void ReadChoice(const char* flag, const std::string& text,
                 const Choices<std::type_identity_t<T>>& choices, T& value,
@@ -69,7 +68,7 @@ void ReadChoice(const char* flag, const std::string& text,
   checks.OneOf(flag, text, names);
 }
 
-// "0,5.5": microseconds, each multiplied by `unit`; none of "".
+// Parses "0,5.5": microseconds, each multiplied by `unit`; "" is an empty list.
 std::vector<double> ReadMicroseconds(const char* flag, const std::string& text,
                                      FlagChecks& checks, double unit = 1);
 

@@ -14,7 +14,7 @@ ABSL_FLAG(std::string, axis, "",
 namespace rankwise::comm_bench {
 namespace {
 
-// "dp:2,tp:2".
+// Parses "dp:2,tp:2".
 absl::StatusOr<std::vector<MeshAxis>> ParseMesh(const std::string& text) {
   std::vector<MeshAxis> axes;
   std::set<std::string> names;

@@ -33,13 +33,13 @@ namespace {
 using GroupPtr = c10::intrusive_ptr<c10d::ProcessGroup>;
 using Tensors = std::vector<at::Tensor>;
 
-// One way of reducing the payload.
+// One way to reduce the payload.
 struct Rung {
   std::string name;
-  std::function<void()> fill;  // so that a wrong result shows
+  std::function<void()> fill;  // overwrites old results
   std::function<void()> run;
   std::function<at::Tensor()> result;
-  double expected = 0;  // of each of its elements
+  double expected = 0;  // value of each element of the result
 };
 
 double SumOfRanks(const Communicator& comm) {
@@ -50,7 +50,7 @@ at::Tensor NewPayload(const Communicator& comm, int64_t count) {
   return at::zeros({count}, comm.device());
 }
 
-// `run` reduces `payload` in place.
+// Returns a rung whose `run` reduces `payload` in place.
 Rung InPlaceRung(std::string name, const Communicator& comm, at::Tensor payload,
                  std::function<void()> run) {
   return {std::move(name),
@@ -58,7 +58,7 @@ Rung InPlaceRung(std::string name, const Communicator& comm, at::Tensor payload,
           std::move(run), [payload] { return payload; }, SumOfRanks(comm)};
 }
 
-// All-reduces through a backend or a process group.
+// Returns an all-reduce through a backend or a process group.
 template <typename Reducer>
 Rung AllReduceRung(std::string name, const Communicator& comm, int64_t count,
                    c10::intrusive_ptr<Reducer> reducer) {
@@ -68,7 +68,7 @@ Rung AllReduceRung(std::string name, const Communicator& comm, int64_t count,
       [reducer, payload]() mutable { reducer->allreduce(payload)->wait(); });
 }
 
-// ncclAllReduce or MPI_Allreduce itself.
+// Returns a direct ncclAllReduce or MPI_Allreduce.
 absl::StatusOr<Rung> RawRung(const Communicator& comm, Control& control,
                              int64_t count) {
   ASSIGN_OR_RETURN(const std::shared_ptr<Layer> layer,
@@ -83,7 +83,7 @@ absl::StatusOr<Rung> RawRung(const Communicator& comm, Control& control,
                       works = Works()]() mutable { start(buffers, works); });
 }
 
-// What a rank does with one peer at one point of an all-reduce.
+// A rank's exchange with one peer at one point of an all-reduce.
 struct ReduceStep {
   int peer = 0;
   bool send = false;
@@ -92,8 +92,8 @@ struct ReduceStep {
 };
 
 // Recursive doubling (Thakur, Rabenseifner and Gropp 2005, section 4.3): in
-// round i, ranks at distance 2^i exchange what they have so far. Where `size`
-// is no power of two, the first ranks fold in pairs before and unfold after.
+// round i, ranks at distance 2^i exchange their partial results. If `size` is
+// not a power of two, the first ranks fold in pairs before and unfold after.
 std::vector<ReduceStep> ReduceSteps(int rank, int size) {
   using Receive = ReduceStep::Receive;
   int power = 1;
@@ -116,7 +116,7 @@ std::vector<ReduceStep> ReduceSteps(int rank, int size) {
   return steps;
 }
 
-// Neither message waits for the other. NCCL, which would run one after the
+// Neither message waits for the other. NCCL, which would run them one after the
 // other, gets both as one group.
 void Exchange(c10d::Backend& backend, const ReduceStep& step, Tensors& mine,
               Tensors& theirs) {
@@ -131,7 +131,7 @@ void Exchange(c10d::Backend& backend, const ReduceStep& step, Tensors& mine,
   for (const auto& work : works) work->wait();
 }
 
-// Recursive doubling from the backend's own messages.
+// Returns recursive doubling with the backend's own messages.
 Rung MessagesRung(const Communicator& comm, int64_t count,
                   const BackendPtr& backend) {
   Tensors mine = {NewPayload(comm, count)};
@@ -156,14 +156,14 @@ struct OneParameter : torch::nn::Module {
   at::Tensor values;
 };
 
-// The rungs, and what they stand on.
+// The rungs, and the objects they use.
 struct Ladder {
   std::unique_ptr<OneParameter> module;
   std::unique_ptr<DistributedDataParallel> ddp;
   std::vector<Rung> rungs;
 };
 
-// A training step of the ladder's one parameter, whose gradient is given.
+// Returns a training step of the ladder's one parameter, with a given gradient.
 Rung ReducerRung(const Ladder& ladder, bool sync, const Communicator& comm) {
   const at::Tensor values = ladder.module->values;
   const at::Tensor gradient = at::full_like(values.detach(), comm.rank() + 1.0);
@@ -181,7 +181,7 @@ Rung ReducerRung(const Ladder& ladder, bool sync, const Communicator& comm) {
           sync ? SumOfRanks(comm) / comm.world_size() : comm.rank() + 1.0};
 }
 
-// The process group without the monitor around its backend.
+// Returns the process group without the monitor around its backend.
 GroupPtr Unmonitored(const Communicator& comm, const BackendPtr& bare) {
   const auto type = FindBackend(comm.backend())->type;
   auto group =
@@ -218,14 +218,15 @@ absl::StatusOr<Ladder> Build(Communicator& comm, Control& control,
   return ladder;
 }
 
-// Every element of `result`, within what the mean over ranks rounds.
+// Whether every element of `result` is within the rounding error of the mean
+// over ranks.
 bool IsRight(const at::Tensor& result, double expected) {
   const double tolerance = 1e-5 * std::abs(expected);
   return result.defined() &&
          (result - expected).abs().max().item<double>() <= tolerance;
 }
 
-// All ranks run all rungs before any rank gives up.
+// All ranks run all rungs before any rank fails.
 absl::Status Check(const Ladder& ladder, Control& control, c10::Device device) {
   std::string wrong;
   for (const Rung& rung : ladder.rungs) {
@@ -246,7 +247,8 @@ absl::Status Check(const Ladder& ladder, Control& control, c10::Device device) {
   return absl::OkStatus();
 }
 
-// By events of the device, or 0 by the host. Blocks until the device is done.
+// Returns the time by the device's events, or 0 for the host's clock. Blocks
+// until the device is done.
 double Time(const Rung& rung, c10::Device device, bool events) {
   if (!events) {
     rung.run();
@@ -260,7 +262,7 @@ double Time(const Rung& rung, c10::Device device, bool events) {
   return WaitForSecondsBetween(before, after);
 }
 
-// The iterations index, index + stride, index + 2 stride, ... of `all`.
+// Returns the iterations index, index + stride, index + 2 stride, ... of `all`.
 Series EveryNth(const Series& all, int64_t index, int64_t stride) {
   Series series;
   series.clock_error_seconds = all.clock_error_seconds;
@@ -313,8 +315,8 @@ absl::StatusOr<LadderResult> RunLadder(Communicator& comm, Control& control,
   TimingConfig interleaved = config;
   interleaved.iterations =
       (config.iterations > 0 ? config.iterations : 200) * rungs;
-  // TimeIterations warms up at least this often. Warm-up must be whole rounds,
-  // because an iteration's index says whose turn it is.
+  // Minimum warm-up of TimeIterations. Warm-up must be whole rounds, because an
+  // iteration's index determines its rung.
   const int64_t least = config.sync == Sync::kWindow ? 1 : 0;
   interleaved.warmup =
       (config.warmup >= 0 ? std::max(config.warmup, least) : 20) * rungs;

@@ -26,7 +26,7 @@ std::vector<std::string> NamesOf(const LadderResult& result) {
 
 class LadderTest : public ::testing::TestWithParam<int> {};
 
-// RunLadder checks the sums of every rung itself, before and after.
+// RunLadder checks the sums of every rung before and after.
 TEST_P(LadderTest, EveryRungIsRightAndTimed) {
   OnRanks(GetParam(), [](Communicator& comm) {
     const auto control = MakeGroupControl(comm.process_group());
@@ -42,8 +42,9 @@ TEST_P(LadderTest, EveryRungIsRightAndTimed) {
     const Estimate adds =
         Difference(MedianOf(backend.time), MedianOf(messages.time));
     EXPECT_EQ(backend.adds_seconds, adds.value);
-    EXPECT_THAT(backend.adds_reach_seconds,
-                NanSensitiveDoubleEq(adds.reach()));  // late ones left out
+    EXPECT_THAT(
+        backend.adds_reach_seconds,
+        NanSensitiveDoubleEq(adds.reach()));  // excludes late iterations
     EXPECT_THAT(NamesOf(*result),
                 ElementsAre("messages", "backend", "c10d", "monitored",
                             "backward", "reducer"));

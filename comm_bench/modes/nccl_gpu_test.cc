@@ -1,4 +1,4 @@
-// Both layers on GPUs: with one rank per GPU, as threads of this process.
+// Tests both layers on GPUs, with one rank per GPU as threads of this process.
 #include <stdlib.h>
 
 #include <algorithm>
@@ -35,7 +35,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// One rank on a GPU of its own.
+// One rank on its own GPU.
 struct GpuRank {
   Communicator& comm;
   Control& control;
@@ -79,7 +79,8 @@ void RunRankOnGpu(int rank, int world_size, const std::string& store,
 
 void OnGpuRanks(int world_size, const std::function<void(GpuRank&)>& body) {
   static std::atomic<int> group{0};
-  // The flight recorder is one per process, and not made for ranks as threads.
+  // There is one flight recorder per process, which does not support ranks as
+  // threads.
   ::setenv("TORCH_FR_BUFFER_SIZE", "0", 1);
   const std::string store =
       absl::StrCat(testing::TempDir(), "/gpu_ranks", group++, ".store");
@@ -96,7 +97,7 @@ void OnGpuRanks(int world_size, const std::function<void(GpuRank&)>& body) {
   for (std::thread& thread : threads) thread.join();
 }
 
-// 1, 2 and as many as there are.
+// Returns 1, 2 and the number of GPUs.
 std::set<int> WorldSizes() {
   std::set<int> sizes = {1, std::min(2, VisibleGpus()), VisibleGpus()};
   sizes.erase(0);
@@ -110,7 +111,7 @@ MeasureConfig Quick() {
   return config;
 }
 
-// The same calls on every rank.
+// Returns the same calls on every rank.
 std::vector<Call> VariantsOf(const Collective& collective, GpuRank& rank,
                              const TrafficMatrix& traffic) {
   const auto ops =
@@ -134,7 +135,7 @@ std::vector<Call> VariantsOf(const Collective& collective, GpuRank& rank,
   return calls;
 }
 
-// "" if the call runs.
+// Returns "" if the call can run.
 std::string RefusalOf(const Collective& collective, const Call& call,
                       const std::string& layer) {
   if (layer == "nccl" && collective.nccl_calls == nullptr)
@@ -174,8 +175,8 @@ TEST_P(LayerTest, EveryCallIsRightOrRefusedByName) {
   }
 }
 
-// The host's clock runs around the same calls, and so holds their events; an
-// event's time is exact to half a microsecond.
+// The host's time includes the events; events have a resolution of half a
+// microsecond.
 TEST_P(LayerTest, EventsLieWithinTheHostsTime) {
   constexpr double kResolution = 1e-6;
   OnGpuRanks(VisibleGpus(), [&](GpuRank& rank) {
@@ -197,7 +198,7 @@ TEST_P(LayerTest, EventsLieWithinTheHostsTime) {
   });
 }
 
-// MeasureRow checks every element that a replay gives.
+// MeasureRow checks every element of a replay's result.
 TEST_P(LayerTest, ReplaysOfAGraphAreRight) {
   for (const int world_size : WorldSizes()) {
     OnGpuRanks(world_size, [&](GpuRank& rank) {
@@ -235,7 +236,7 @@ TEST_P(LayerTest, RegisteredBuffersHoldTheRightResults) {
           config.registered = true;
           const auto measured =
               MeasureRow(*layer, rank.control, collective, call, {}, config);
-          // c10d's allocator fails like this on GPUs without multicast.
+          // c10d's allocator fails with this error on GPUs without multicast.
           if (absl::IsFailedPrecondition(measured.status()))
             GTEST_SKIP() << measured.status();
           ASSERT_TRUE(measured.ok()) << measured.status();

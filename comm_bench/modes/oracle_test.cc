@@ -1,6 +1,6 @@
-// The instrument against the truth: what the fake backend injects must come
-// back out of the engine, the fit and the pair matrix. In virtual time, where
-// nothing but the costs injected takes any: so exactly. Prints both.
+// Tests the instrument against a known truth: the engine, the fit and the pair
+// matrix must recover the costs injected by the fake backend, exactly, as in
+// virtual time nothing else takes time. Prints both.
 #include <cmath>
 #include <cstdint>
 #include <iostream>
@@ -24,10 +24,10 @@
 namespace rankwise::comm_bench {
 namespace {
 
-// What floating-point arithmetic may cost, relative to what is injected.
+// Relative rounding error of floating-point arithmetic.
 constexpr double kRounding = 1e-9;
 
-// Injected against recovered, printed when all tests have run.
+// Injected and recovered values, printed after all tests.
 class Report : public testing::Environment {
  public:
   void TearDown() override {
@@ -46,7 +46,7 @@ class Report : public testing::Environment {
 };
 
 Report* const report = static_cast<Report*>(
-    testing::AddGlobalTestEnvironment(new Report));  // gtest owns it
+    testing::AddGlobalTestEnvironment(new Report));  // owned by gtest
 
 void ExpectRecovered(const std::string& name, double injected,
                      double recovered) {
@@ -58,7 +58,7 @@ void ExpectRecovered(const std::string& name, double injected,
       << name << ": injected " << injected << ", recovered " << recovered;
 }
 
-// All-reduces of `bytes`, as rank 0 sees the series of all.
+// Runs all-reduces of `bytes`; returns the series of all ranks, on rank 0.
 Series TimeAllReduces(int world_size, const FakeBackendConfig& costs,
                       int64_t bytes, const TimingConfig& config,
                       const std::vector<RankClock>& clocks = {}) {
@@ -136,7 +136,7 @@ TEST_P(OracleTest, SkewApartFromTransfer) {
   ExpectSkewApart(GetParam(), Sync::kWindow, {});
 }
 
-// Of the thread that reads it.
+// Returns a clock with an offset for the thread that reads it.
 RankClock ShiftedClock(int rank) {
   return {[rank] { return HostClock().now() - 2.5 * rank; }};
 }
@@ -150,8 +150,8 @@ TEST_P(OracleTest, SkewAcrossClocksThatDiffer) {
   ExpectSkewApart(GetParam(), Sync::kWindow, clocks);
 }
 
-// Messages between two clocks take 1 ms each way: half a round trip is the
-// bound of the offset's error, and as long ways as back make none.
+// Messages between two clocks take 1 ms each way: half a round trip bounds the
+// offset's error, and symmetric delays cause none.
 TEST_P(OracleTest, ClockOffsets) {
   std::vector<double> offsets(GetParam()), bounds(GetParam());
   OnFakeRanks(GetParam(), {.alpha_us = 1000}, [&](FakeRank& rank) {

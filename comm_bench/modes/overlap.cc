@@ -26,18 +26,18 @@
 namespace rankwise::comm_bench {
 namespace {
 
-// Seconds since the run began, which is when the collective starts.
+// Seconds since the start of the run, which is the collective's start.
 struct BesideTimes {
-  double compute_begin = 0;  // once the collective's start has returned
+  double compute_begin = 0;  // after the collective's start has returned
   double compute_end = 0;
-  // Of the collective by its futures, also while the rank still computes. Of
-  // those that have none (Gloo's messages): when the wait for them returned.
+  // End of the collective by its futures, even during the rank's computation.
+  // Without futures (Gloo's messages), the return from the wait.
   double comm_end = 0;
-  bool comm_end_seen = true;  // false: comm_end is when the wait returned
+  bool comm_end_seen = true;  // false: comm_end is the return from the wait
   double end = 0;             // of both
 };
 
-// Seconds since it was made, on the host's clock.
+// Seconds since construction, on the host's clock.
 class Stopwatch {
  public:
   double seconds() const { return clock_.now() - start_; }
@@ -47,7 +47,7 @@ class Stopwatch {
   double start_ = clock_.now();
 };
 
-// Notes when futures complete, on whatever thread they do.
+// Records the completion times of futures, on any thread.
 class Completions {
  public:
   explicit Completions(const Stopwatch& since) : state_(new State{since}) {}
@@ -75,7 +75,8 @@ class Completions {
     }
   }
 
-  // The last completion. Callbacks run just after waiting threads wake up.
+  // Returns the last completion. Callbacks run just after waiting threads wake
+  // up.
   double Last() const {
     while (state_->pending.load() > 0) std::this_thread::yield();
     return state_->last.load();
@@ -90,7 +91,7 @@ class Completions {
   const std::shared_ptr<State> state_;
 };
 
-// The collective's end is that of a stream which waits for it and nothing else.
+// Observes the end of a stream that waits only for the collective.
 void AwaitOnDevice(const Works& works, c10::Device device,
                    const Stopwatch& since, BesideTimes& times) {
   const c10::impl::VirtualGuardImpl guard(device.type());
@@ -112,9 +113,9 @@ void AwaitOnDevice(const Works& works, c10::Device device,
   times.end = std::max(times.compute_end, times.comm_end);
 }
 
-// Starts the collective, if there is one, then computes, if there is anything
-// to compute, then waits. On CUDA both run on streams, and ends are those that
-// the host sees by polling. Throws what a failed call throws.
+// Starts the collective, if any, then computes, if any computation is given,
+// then waits. On CUDA both run on streams, and the host observes their ends by
+// polling. Throws the exceptions of failed calls.
 BesideTimes RunBeside(c10d::ProcessGroup& group, const Collective* collective,
                       const Call& call, Buffers& buffers,
                       const std::function<void()>& compute) {
@@ -161,7 +162,7 @@ struct Runs {
                      compute);
   }
 
-  // The median of some runs of the slowest rank; the first warms up.
+  // Returns the slowest rank's median over some runs; the first is warm-up.
   double Typical(bool communicate, const std::function<void()>& compute) {
     constexpr int kRuns = 9;
     std::vector<double> seconds;
@@ -173,9 +174,9 @@ struct Runs {
   }
 };
 
-// The number of products that take as long as the collective; the same on every
-// rank. Many in a row are slower than one: the guess is corrected by what it
-// took.
+// Returns the number of products that take as long as the collective; equal on
+// every rank. Many successive products are slower than one, so the estimate is
+// corrected by its measured duration.
 int64_t CountProducts(Runs& runs, const Call& call,
                       const OverlapConfig& config) {
   constexpr double kMost = 1e6;
@@ -191,7 +192,7 @@ int64_t CountProducts(Runs& runs, const Call& call,
   return static_cast<int64_t>(count);
 }
 
-// "all_reduce of 4096 bytes, float32, sum, in place,"; "barrier".
+// Returns "all_reduce of 4096 bytes, float32, sum, in place,"; "barrier".
 std::string Title(const OverlapRecord& call) {
   if (call.dtype.empty()) return call.collective;
   return absl::StrCat(call.collective, " of ", call.bytes, " bytes, ",
@@ -207,7 +208,8 @@ constexpr Figure kFigures[] = {
     &OverlapFigures::union_seconds,    &OverlapFigures::union_share,
     &OverlapFigures::compute_slowdown, &OverlapFigures::comm_slowdown};
 
-// The figures of one iteration: the seconds of either alone, and both together.
+// Computes one iteration's figures from the seconds of each alone, and from
+// both together.
 OverlapFigures FiguresOf(double compute, double comm, const BesideTimes& both) {
   const TimeSpan computing = {both.compute_begin, both.compute_end};
   const TimeSpan communicating = {0, both.comm_end};
@@ -236,7 +238,7 @@ void AppendLine(const std::string& title, const OverlapFigures& f,
       f.comm_slowdown);
 }
 
-// The figures and intervals of this rank's iterations.
+// Computes the figures and intervals of this rank's iterations.
 OverlapRank RankOf(const std::vector<OverlapFigures>& iterations) {
   OverlapRank rank;
   for (const Figure figure : kFigures) {
@@ -251,7 +253,7 @@ OverlapRank RankOf(const std::vector<OverlapFigures>& iterations) {
   return rank;
 }
 
-// Every rank's, from this rank's iterations.
+// Returns every rank's figures, given this rank's iterations.
 std::vector<OverlapRank> Exchange(const std::vector<OverlapFigures>& own,
                                   Control& control) {
   if (own.empty()) return {};

@@ -30,7 +30,8 @@ TEST(OverlapDefinitionsTest, OneAfterTheOther) {
   EXPECT_DOUBLE_EQ(IntervalUnionOverlap({4, 14}, {0, 4}).seconds, 0);
 }
 
-// The collective of 8 is slowed to 10 and ends 4 after the computation of 6.
+// The collective of 8 s is slowed to 10 s and ends 4 s after the computation of
+// 6 s.
 TEST(OverlapDefinitionsTest, PartialOverlapDiffersByDefinition) {
   EXPECT_DOUBLE_EQ(OsuOverlap(10, 6, 8), 0.5);
   EXPECT_DOUBLE_EQ(ImbNbcOverlap(10, 6, 8), 0.5);
@@ -40,8 +41,8 @@ TEST(OverlapDefinitionsTest, PartialOverlapDiffersByDefinition) {
   EXPECT_DOUBLE_EQ(IntervalUnionOverlap(compute, comm).share, 0.6);
 }
 
-// Side by side, but slower than one after the other: only the definitions that
-// compare runs notice.
+// Concurrent, but slower than one after the other: only the definitions that
+// compare runs show it.
 TEST(OverlapDefinitionsTest, SlowerThanSerialIsNegativeWhereRunsAreCompared) {
   EXPECT_DOUBLE_EQ(OsuOverlap(16, 6, 8), -0.25);
   EXPECT_DOUBLE_EQ(ImbNbcOverlap(16, 6, 8), -0.25);

@@ -46,27 +46,27 @@ Collective AllReduce(decltype(Collective::start) start) {
   return collective;
 }
 
-// A launch that keeps the host for 10 ms.
+// A launch that occupies the host for 10 ms.
 void StartSlowly(c10d::ProcessGroup& group, const Call& call, Buffers& buffers,
                  Works& works) {
   VirtualTime::OfThisThread()->Advance(10e-3);
   Start(group, call, buffers, works);
 }
 
-// Two calls, of which the first is waited for.
+// Two calls, the first of which is waited for.
 void StartAndWaitForHalf(c10d::ProcessGroup& group, const Call& call,
                          Buffers& buffers, Works& works) {
   StartAndWait(group, call, buffers, works);
   Start(group, call, buffers, works);
 }
 
-// Virtual time: a run in which a call and a computation take exactly as long as
-// stated here, and whose figures follow by hand.
+// A run in virtual time with given durations of a call and a computation, and
+// figures computed by hand.
 struct Scenario {
   std::string name;
   decltype(Collective::start) start = nullptr;
   double call_ms = 0, compute_ms = 0;
-  // Seconds are ms here.
+  // milliseconds instead of seconds
   OverlapFigures expected = {};
 };
 
@@ -140,7 +140,7 @@ std::vector<Scenario> Scenarios() {
                         .union_share = 40. / 70}}};
 }
 
-// Over two ranks.
+// Runs the scenario on two ranks.
 OverlapResult Measure(const Scenario& scenario) {
   OverlapResult result;
   OnFakeRanks(2, {.alpha_us = scenario.call_ms * 1e3}, [&](FakeRank& rank) {

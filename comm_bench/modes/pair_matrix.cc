@@ -25,8 +25,8 @@ namespace {
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 constexpr int kTag = 0;
 
-// Seconds of a round trip, as a pair's lower rank measures them; the others
-// have NaN.
+// Durations of a round trip, measured by a pair's lower rank; NaN on other
+// ranks.
 struct Result {
   Estimate latency_trip = {kNone, kNone, kNone};
   Estimate bandwidth_trip = latency_trip;
@@ -106,7 +106,7 @@ void Fill(PairMatrix& matrix, const RankPair& pair, const Result& result,
   set(matrix.bandwidth_reach, rate.reach() / rate.value);
 }
 
-// The latencies of all pairs reached that have, or do not have, `rank` in them.
+// Returns the latencies of the measured pairs with, or without, `rank`.
 std::vector<double> Latencies(const PairMatrix& matrix, int rank, bool own) {
   std::vector<double> latencies;
   for (int low = 0; low < matrix.world_size(); ++low) {
@@ -119,7 +119,7 @@ std::vector<double> Latencies(const PairMatrix& matrix, int rank, bool own) {
   return latencies;
 }
 
-// "     45.00 +- 1.2%"; without an interval, "     45.00       ".
+// Formats "     45.00 +- 1.2%"; without an interval, "     45.00       ".
 std::string Cell(double value, double reach) {
   if (std::isnan(value)) return absl::StrFormat("%18s", "-");
   const std::string interval =
@@ -151,9 +151,9 @@ std::string Table(const std::string& title,
 
 }  // namespace
 
-// The circle method (round-robin tournament): with n ranks, one more where n is
-// odd that stands for none, the last one meets in round r the rank i with
-// 2 i = r, and the others meet where i + j = r, all modulo n - 1.
+// The circle method (round-robin tournament): with n ranks, plus a dummy if n
+// is odd, the last one meets in round r the rank i with 2 i = r, and the others
+// meet if i + j = r, all modulo n - 1.
 std::vector<std::vector<RankPair>> RoundsOfPairs(int world_size) {
   const int circle = (world_size + 1) / 2 * 2 - 1;
   std::vector<std::vector<RankPair>> rounds;
@@ -182,7 +182,7 @@ PairMatrix MeasurePairs(c10d::ProcessGroup& group, Control& control,
       if (pair.low == rank) own = ping_pong.Lead(pair.high);
       if (pair.high == rank) ping_pong.Follow(pair.low);
     }
-    // Also keeps the next round from starting before this one has ended.
+    // Also delays the next round until this one has ended.
     const auto& [latency, trip] = own;
     const auto all = control.Gather({latency.value, latency.low, latency.high,
                                      trip.value, trip.low, trip.high});

@@ -1,4 +1,5 @@
-// Latency and bandwidth between all pairs of ranks, and who stands out.
+// Latency and bandwidth between all pairs of ranks, and detection of a slow
+// rank.
 #ifndef RANKWISE_COMM_BENCH_MODES_PAIR_MATRIX_H_
 #define RANKWISE_COMM_BENCH_MODES_PAIR_MATRIX_H_
 
@@ -21,23 +22,22 @@ namespace rankwise::comm_bench {
 struct PairConfig {
   int64_t latency_bytes = 8;
   int64_t bandwidth_bytes = 1 << 20;
-  int64_t warmup = 3;       // round trips before counting starts, per size
-  int64_t iterations = 20;  // round trips that count, per size
-  c10::Device device = c10::kCPU;  // of the messages
+  int64_t warmup = 3;              // uncounted round trips per size
+  int64_t iterations = 20;         // counted round trips per size
+  c10::Device device = c10::kCPU;  // device of the messages
 };
 
-// [i][j] and [j][i] are the same; NaN on the diagonal and for pairs that were
-// not reached.
+// [i][j] and [j][i] are equal; NaN on the diagonal and for unmeasured pairs.
 struct PairMatrix {
   std::vector<std::vector<double>> latency_seconds;     // half round trip
   std::vector<std::vector<double>> bandwidth_gb_per_s;  // decimal GB
-  // 95 % intervals of both: how far they reach to their farther side, as a
-  // share; NaN below six round trips.
+  // Reach of the 95 % intervals, relative to the value; NaN below
+  // kFewestForInterval round trips.
   std::vector<std::vector<double>> latency_reach, bandwidth_reach;
-  // The round trips that this rank timed: with each higher rank, per size.
+  // round trips timed by this rank: with each higher rank, per size
   std::vector<CollectiveRecord> samples = {};
-  int pairs = 0;         // that were measured
-  bool stopped = false;  // by `stop`
+  int pairs = 0;         // number of measured pairs
+  bool stopped = false;  // stopped by `stop`
 
   int world_size() const { return static_cast<int>(latency_seconds.size()); }
 };
@@ -46,36 +46,36 @@ struct RankPair {
   int low = 0, high = 0;  // ranks
 };
 
-// Every pair of ranks once, in as few rounds as there can be of pairs that have
-// no rank in common.
+// Returns every pair of ranks once, in the minimum number of rounds of disjoint
+// pairs.
 std::vector<std::vector<RankPair>> RoundsOfPairs(int world_size);
 
-// Ping-pongs by send and recv over `group`, the pairs of a round at the same
-// time and one round after the other, timed on the lower rank: medians over
-// iterations. Collective over all ranks, with the same configuration; the
-// matrices, `pairs` and `stopped` are the same on all. `stop`, set by any rank,
-// ends it after the round under way. What send and recv throw passes through.
+// Runs ping-pongs by send and recv over `group`, concurrently for the pairs of
+// a round, round after round, timed on the lower rank: medians over iterations.
+// Collective over all ranks, with the same configuration; the matrices, `pairs`
+// and `stopped` are equal on all. `stop`, set by any rank, ends it after the
+// current round. Propagates exceptions of send and recv.
 PairMatrix MeasurePairs(c10d::ProcessGroup& group, Control& control,
                         const PairConfig& config,
                         const std::atomic<bool>* stop = nullptr);
 
-// Round trips of `bytes` between rank `rank` and `peer`, one following the
-// other, timed by `rank`.
+// Returns the record of successive round trips of `bytes` between `rank` and
+// `peer`, timed by `rank`.
 CollectiveRecord RoundTrips(int rank, int peer, int64_t bytes,
                             std::vector<double> seconds);
 
 struct Straggler {
   int rank = 0;
-  // The median latency of its pairs, less that of the others.
+  // median latency of its pairs minus that of the others
   double delay_seconds = 0;
 };
 
-// The rank all of whose pairs take at least 1.5 times the median latency of the
-// pairs without it; none when nobody stands out so, or below three ranks, where
-// there is no pair to compare with.
+// Returns the rank all of whose pairs have at least 1.5 times the median
+// latency of the pairs without it; nullopt without such a rank, or below three
+// ranks, where there is no other pair.
 std::optional<Straggler> FindStraggler(const PairMatrix& matrix);
 
-// Two tables for the terminal, a row and a column per rank.
+// Returns two tables for the terminal, with a row and a column per rank.
 std::string FormatPairMatrix(const PairMatrix& matrix);
 
 }  // namespace rankwise::comm_bench

@@ -32,8 +32,8 @@ double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// Sleeps, and is punctual all the same: a sleep ends late by up to a
-// scheduler's tick. Returns how long it took.
+// Sleeps, but ends on time: a sleep ends late by up to a scheduler's tick.
+// Returns the elapsed time.
 double Pass(double seconds) {
   constexpr double kSpinSeconds = 200e-6;
   const Clock::time_point start = Clock::now();
@@ -45,8 +45,8 @@ double Pass(double seconds) {
   return SecondsSince(start);
 }
 
-// All groups of the recorded steps, in rounds of groups that have no rank in
-// common: as Communicator::NewGroup wants them made.
+// Returns all groups of the recorded steps, in rounds of disjoint groups, as
+// required by Communicator::NewGroup.
 std::vector<std::vector<RecordedGroup>> RoundsOfGroups(
     const RecordedTraffic& traffic) {
   std::set<RecordedGroup> groups;
@@ -81,7 +81,7 @@ absl::StatusOr<ReplayGroups> MakeGroups(const RecordedTraffic& traffic,
   ReplayGroups groups = {{{}, comm.process_group()}};
   for (const std::vector<RecordedGroup>& round : RoundsOfGroups(traffic)) {
     RecordedGroup mine = {
-        comm.rank()};  // where no group of the round has this rank
+        comm.rank()};  // if no group of the round has this rank
     for (const RecordedGroup& group : round) {
       if (std::count(group.begin(), group.end(), comm.rank()) > 0) mine = group;
     }
@@ -106,7 +106,7 @@ ReplayTimes Summarized(const std::vector<std::vector<double>>& seconds) {
   return times;
 }
 
-// Of this rank's samples; each rank summarizes its own.
+// Combines the ranks' summaries of their own samples.
 ReplayTimes SummarizedByRank(Control& control,
                              const std::vector<double>& seconds) {
   ReplayTimes times;
@@ -149,8 +149,8 @@ ReplayResult Describe(const RecordedTraffic& traffic) {
   return result;
 }
 
-// Runs all steps in turn; fills in this rank's samples, and whether it was
-// stopped. The first repetition of each step warms up.
+// Runs all steps in turn; sets this rank's samples, and whether it was stopped.
+// The first repetition of each step is warm-up.
 void RunSteps(std::vector<StepReplay>& steps, int64_t iterations,
               Control& control, const std::atomic<bool>* stop,
               ReplayResult& result) {
@@ -175,7 +175,7 @@ void RunSteps(std::vector<StepReplay>& steps, int64_t iterations,
   }
 }
 
-// Fills all of this rank's record but its samples.
+// Sets this rank's record, except for its samples.
 void DescribeSamples(const char* layer, const Control& control, bool stopped,
                      CollectiveRecord& record) {
   record.rank = control.rank();
@@ -186,7 +186,7 @@ void DescribeSamples(const char* layer, const Control& control, bool stopped,
       EndName(stopped ? Series::End::kInterrupted : Series::End::kCounted);
 }
 
-// Ends the line, and adds that of the intervals.
+// Completes the line, and appends the line of intervals.
 void AppendTimes(const Estimate& step, const Estimate& exposed,
                  const Estimate& gaps, const Estimate& back_to_back,
                  std::string& text) {
@@ -211,8 +211,8 @@ void AppendTimes(const Estimate& step, const Estimate& exposed,
 StepReplay::StepReplay(const TrafficRecord& record, double lead_in_seconds,
                        const ReplayGroups& groups, c10::Device device)
     : device_(device), plan_(PlanReplay(record, lead_in_seconds)) {
-  // Messages from one rank to another are received in the order in which they
-  // are sent.
+  // Messages from one rank to another are received in the order of their
+  // sending.
   std::map<std::tuple<c10d::ProcessGroup*, std::string, int>, int> next_tag;
   for (const RecordedTransfer& recorded : record.events) {
     Event& event = events_.emplace_back(Prepare(recorded, groups));
@@ -262,7 +262,7 @@ void StepReplay::Start(Event& event) {
   } else if (event.op == "recv") {
     works.push_back(group.recv(message, event.peer, event.tag));
   } else if (group.getBackend(device_.type())->supportsCoalescing()) {
-    // Marks: a backend that cannot coalesce starts the calls one by one.
+    // Marks: a backend without coalescing starts the calls one by one.
     if (event.op == "coalesced") {
       works.push_back(group.endCoalescing(device_.type()));
     } else {

@@ -1,5 +1,5 @@
-// Trainer-shaped traffic: what a trainer communicated in some of its steps,
-// repeated without its computation.
+// Replays the communication of some of a trainer's steps, without its
+// computation.
 #ifndef RANKWISE_COMM_BENCH_MODES_REPLAY_H_
 #define RANKWISE_COMM_BENCH_MODES_REPLAY_H_
 
@@ -21,34 +21,35 @@
 
 namespace rankwise::comm_bench {
 
-// By the ranks of the job in them, in their order; that of all ranks is found
-// under no ranks.
+// Process groups by the job ranks in them, in order; the group of all ranks has
+// an empty key.
 using ReplayGroups =
     std::map<std::vector<int64_t>, c10::intrusive_ptr<c10d::ProcessGroup>>;
 
-// Not thread-safe. Buffers are made once, zero-filled.
+// Not thread-safe. Buffers are allocated once, zero-filled.
 class StepReplay {
  public:
-  // `record` has passed CheckTraffic; `groups` has all of its groups.
+  // `record` must have passed CheckTraffic; `groups` must contain all of its
+  // groups.
   StepReplay(const TrafficRecord& record, double lead_in_seconds,
              const ReplayGroups& groups, c10::Device device);
 
-  // Repeats the step; all ranks call it together. Returns the seconds that it
-  // took without its gaps, which are slept through, or left out where
-  // `keep_gaps` is false. Throws what a failed call throws.
+  // Repeats the step; called by all ranks together. Returns its duration in
+  // seconds without gaps. Sleeps through the gaps, or omits them if `keep_gaps`
+  // is false. Throws the exceptions of failed calls.
   double Run(bool keep_gaps);
 
  private:
-  // One recorded event, ready to be started again and again: a collective of
-  // the table, a message, or a mark.
+  // One recorded event, prepared for repeated starts: a collective of the
+  // table, a message, or a mark.
   struct Event {
     std::string op;
     c10::intrusive_ptr<c10d::ProcessGroup> group;
     const Collective* collective = nullptr;
     Call call;
     Buffers buffers;
-    int peer = -1;  // of a message, in the group
-    int tag = 0;    // the message's number from here to there in the step
+    int peer = -1;  // of a message; rank in the group
+    int tag = 0;    // number of the message in this direction within the step
     Works works;    // empty before the start and after the end
   };
 
@@ -61,56 +62,56 @@ class StepReplay {
   std::vector<Event> events_;
 };
 
-// Seconds per step of each rank, and of the slowest rank of each step.
+// Seconds per step of each rank, and of the slowest rank.
 struct ReplayTimes {
   std::vector<Estimate> ranks;
   Estimate slowest;
 };
 
-// The same on every rank, but for the samples.
+// Equal on every rank, except for the samples.
 struct ReplayResult {
   std::string trainer;         // "ddp"
-  std::vector<int64_t> steps;  // that were recorded
-  std::vector<int64_t> calls;  // of each rank in the first of them
-  std::vector<int64_t> bytes;  // likewise, of the ranks' own buffers
-  int64_t iterations = 0;      // that were made, each way
-  ReplayTimes step;            // the trainer's whole steps
-  ReplayTimes exposed;         // the trainer's own exposed communication
+  std::vector<int64_t> steps;  // recorded steps
+  std::vector<int64_t> calls;  // of each rank in the first step
+  std::vector<int64_t> bytes;  // likewise; of the ranks' own buffers
+  int64_t iterations = 0;      // of each way
+  ReplayTimes step;            // the trainer's whole step
+  ReplayTimes exposed;         // the trainer's exposed communication
   ReplayTimes gaps;            // see Replay
   ReplayTimes back_to_back;    // see Replay
-  // This rank's iterations, from which gaps and back_to_back are computed; they
-  // start at seconds of its own clock since the warm-up ended. The layers are
-  // "gaps" and "back_to_back".
+  // This rank's iterations, from which gaps and back_to_back are computed;
+  // start times are on its own clock, since the end of the warm-up. The layers
+  // are "gaps" and "back_to_back".
   CollectiveRecord own_gaps, own_back_to_back;
-  bool stopped = false;  // by `stop`
+  bool stopped = false;  // stopped by `stop`
 };
 
 // Repeats the recorded steps in two ways, in turn:
-//   gaps          each rank's thread computes nothing, but sleeps as long as it
-//                 computed between its calls. The step's time without these
-//                 gaps is what stays exposed when nothing competes with
-//                 communication for cores, memory and links.
-//   back_to_back  without gaps: what the communication takes by itself.
-// A trainer's exposed communication beyond that of `gaps` is what computing at
-// the same time costs: cores, memory and links are shared. Waiting for ranks
-// that compute longer is in both.
+//   gaps          each rank's thread sleeps for as long as it computed between
+//                 its calls. The step's time without these gaps is the exposed
+//                 communication if nothing competes with it for cores, memory
+//                 and links.
+//   back_to_back  without gaps: the duration of the communication alone.
+// A trainer's exposed communication in excess of `gaps` is the cost of
+// concurrent computation, which shares cores, memory and links. Both include
+// waiting for ranks that compute longer.
 //
-// An event that nobody was seen to wait for (all but Gloo's messages) counts as
-// hidden until the step's end, or until a later event has to wait for it. Ranks
-// start as far apart as they did, as far as that is known (LeadInSeconds).
+// An event without an observed wait (all but Gloo's messages) counts as hidden
+// until the step's end, or until a later event has to wait for it. Ranks start
+// with their recorded offsets, as far as these are known (LeadInSeconds).
 //
 // Collective over all ranks of `comm`, which are those of `control` and of
-// `traffic`; `iterations` each way, in which the recorded steps take turns.
-// Makes the groups that the trainer used. `stop`, set on any rank, ends it
-// early with what was measured; Cancelled before the first iteration. Throws
-// what a failed call throws.
+// `traffic`; runs `iterations` of each way, cycling through the recorded steps.
+// Creates the groups used by the trainer. `stop`, set on any rank, ends it
+// early with the results so far; Cancelled before the first iteration. Throws
+// the exceptions of failed calls.
 absl::StatusOr<ReplayResult> Replay(Communicator& comm, Control& control,
                                     const RecordedTraffic& traffic,
                                     int64_t iterations,
                                     const std::atomic<bool>* stop = nullptr);
 
-// A table in milliseconds: medians, and below them how far their 95 % intervals
-// reach.
+// Returns a table in milliseconds: medians, and below them the reach of their
+// 95 % intervals.
 std::string FormatReplay(const ReplayResult& result);
 
 }  // namespace rankwise::comm_bench

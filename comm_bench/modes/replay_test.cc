@@ -45,7 +45,7 @@ RecordedTransfer Event(const std::string& op, int64_t count, double start,
   return event;
 }
 
-// One run of as many ranks as there are lists; step 3 is recorded.
+// Writes one run with a rank per list; step 3 is recorded.
 std::string FileOf(const std::vector<std::vector<RecordedTransfer>>& ranks) {
   const std::string path =
       testing::TempDir() + "/" +
@@ -80,7 +80,7 @@ ReplayResult ReplayOn(Communicator& comm, const std::string& file,
   return result.ok() ? *result : ReplayResult();
 }
 
-// What was called over the process groups, but for the control's calls.
+// Returns the calls over the process groups, except those of the control.
 std::vector<std::string> Calls(Communicator& comm) {
   std::vector<std::string> calls;
   for (const CommEvent& event : comm.TakeTraffic()) {
@@ -99,7 +99,7 @@ TEST(ReplayTest, BucketsAndABroadcastAsOftenAsAskedFor) {
     comm.StartTraffic();
     const ReplayResult result = ReplayOn(comm, file, 2);
     const auto calls = Calls(comm);
-    // One repetition warms up, two of each kind are measured.
+    // One repetition is warm-up, two of each way are measured.
     ASSERT_EQ(calls.size(), 5 * rank.size());
     for (size_t i = 0; i < calls.size(); ++i) {
       EXPECT_EQ(calls[i], rank[i % rank.size()].op);
@@ -127,7 +127,7 @@ TEST(ReplayTest, BucketsAndABroadcastAsOftenAsAskedFor) {
 }
 
 // Rank 0 computes, sends, and waits for the answer, before which rank 1
-// computes. Rank 0's wait holds rank 1's gap.
+// computes. Rank 0's wait includes rank 1's gap.
 TEST(ReplayTest, AWaitHoldsThePeersComputation) {
   const double sent = kGapSeconds, answered = 2 * kGapSeconds;
   std::vector<std::vector<RecordedTransfer>> ranks(2);
@@ -148,7 +148,7 @@ TEST(ReplayTest, AWaitHoldsThePeersComputation) {
   });
 }
 
-// What is in flight during a gap does not count, and a gap is no time of
+// Communication in flight during a gap does not count, and gaps do not count as
 // communication.
 TEST(ReplayTest, GapsAreKeptAndNotCounted) {
   TrafficRecord record;
@@ -183,12 +183,12 @@ TEST(ReplayTest, GroupsThatShareRanksAndRanksInNone) {
   });
 }
 
-// What a rank of two tensor-parallel replicas communicates: activations with
-// its line along tp, gradients with that along dp.
+// Communication of one rank of two tensor-parallel replicas: activations along
+// tp, gradients along dp.
 std::vector<RecordedTransfer> HybridStep(int64_t rank) {
   const std::vector<int64_t> tp = {rank / 2 * 2, rank / 2 * 2 + 1};
   const std::vector<int64_t> dp = {rank % 2, rank % 2 + 2};
-  const int64_t replica = rank / 2 + 1;  // they may differ in size
+  const int64_t replica = rank / 2 + 1;  // replicas may differ in size
   return {Event("all_gather", 4 * replica, 0, 0.001, -1, tp),
           Event("reduce_scatter", 8 * replica, 0.002, 0.003, -1, tp),
           Event("all_reduce", 100, 0.004, 0.009, -1, dp),
@@ -242,7 +242,7 @@ TEST(FormatReplayTest, EveryMedianHasItsInterval) {
           " -                -         0.200\n"));
 }
 
-// The recorded steps are too few for an interval, the repetitions are not.
+// There are too few recorded steps for an interval, but enough repetitions.
 TEST(ReplayTest, IntervalsAreThoseOfTheIterations) {
   const std::vector<RecordedTransfer> rank = {
       Event("all_reduce", 1000, 0.001, 0.002)};

@@ -19,7 +19,7 @@ namespace {
 
 constexpr int kComputingAlone = -1;
 
-// One rank's step without parameters, in the order given by UnitOrder.
+// One rank's step without parameters, in the order of UnitOrder.
 class ShardedStep final : public Units {
  public:
   ShardedStep(c10d::ProcessGroup& group, const std::vector<Unit>& units,
@@ -106,7 +106,8 @@ class ShardedStep final : public Units {
   double sent_bytes_ = 0;
 };
 
-// Computes for about as many seconds as it is told; on every rank the same.
+// Returns a function that computes for about the given number of seconds, with
+// equal work on every rank.
 std::function<void(double seconds)> ProductsFor(Control& control, int64_t size,
                                                 c10::Device device) {
   constexpr int kWarmUp = 3, kTimed = 10;
@@ -135,7 +136,7 @@ UnitsWay MakeWay(int prefetch, const Control& control) {
   return way;
 }
 
-// Makes all iterations; the first of each way warms up.
+// Runs all iterations; the first of each way is warm-up.
 void Measure(ShardedStep& step, Control& control, c10::Device device,
              const UnitsConfig& config, const std::atomic<bool>* stop,
              UnitsResult& result) {
@@ -169,7 +170,7 @@ void AppendUnit(const std::string& name, int64_t bytes, const UnitTimes& times,
                         Milliseconds(times.gather), Milliseconds(times.reduce));
 }
 
-// Units of equal size that follow one another share a line.
+// Consecutive units of equal size share a line.
 std::string UnitsTable(const std::vector<Unit>& units,
                        const std::vector<UnitTimes>& alone, int stage) {
   std::string text = absl::StrFormat("  %-12s%12s%14s%16s\n", "unit", "MiB",

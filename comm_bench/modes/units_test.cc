@@ -31,8 +31,8 @@ std::vector<Unit> Units(int number, int rank, double compute_seconds) {
       {.gather = call, .reduce = call, .compute_seconds = compute_seconds});
 }
 
-// Virtual time: three units of two ranks, whose calls take 10 ms each, in
-// whatever number, and whose forwards compute for 20 ms each.
+// Virtual time: three units on two ranks, with calls of 10 ms, however many are
+// concurrent, and forward computations of 20 ms.
 UnitsResult Measure(int stage, int prefetch) {
   UnitsResult result;
   OnFakeRanks(2, {.alpha_us = 10e3}, [&](FakeRank& rank) {
@@ -66,9 +66,9 @@ auto Are(double computing, double without, double with) {
                      testing::DoubleNear(with, kRounding));
 }
 
-// Without prefetch every gather is waited for: three in forward, and two in
-// backward, behind the reduction that was started just before. With it only the
-// first of all is. Backward hides the other reductions, but for the last.
+// Without prefetch every gather is exposed: three in forward, and two in
+// backward, after the reduction that was started just before. With prefetch
+// only the first one is. Backward hides all reductions but the last.
 TEST(UnitsTest, Zero3GathersTwiceAndPrefetchHidesAllButTheFirst) {
   const UnitsResult result = Measure(/*stage=*/3, /*prefetch=*/1);
   EXPECT_THAT(StepMilliseconds(result),

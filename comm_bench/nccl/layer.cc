@@ -104,7 +104,7 @@ void Calls::Replay(DeviceGraph* graph) {
 
 void Calls::Run() {
   Replay(one_.get());
-  // A wait for NCCL only orders streams.
+  // Waiting for NCCL only orders streams.
   SynchronizeDevice(call_.device);
 }
 

@@ -41,12 +41,12 @@ void AddOnce(const std::string& name, std::vector<std::string>& names) {
   }
 }
 
-// Warnings only, which go to the file and from there to stderr. A value that
-// NCCL does not know would make it read its variables at every line.
+// Only warnings, which go to the file and from there to stderr. With an unknown
+// value NCCL would read its variables at every line.
 constexpr char kQuiet[] = "WARN";
 constexpr char kTelling[] = "INFO";
 
-// An empty file.
+// Creates an empty file.
 absl::StatusOr<std::string> MakeFile() {
   const char* const folder = std::getenv("TMPDIR");
   std::string path =
@@ -69,7 +69,8 @@ std::string Read(const std::string& path) {
                      std::istreambuf_iterator<char>());
 }
 
-// What NCCL warns of in `log` goes to stderr, where NCCL would have written it.
+// Forwards NCCL's warnings in `log` to stderr, where NCCL would have written
+// them.
 void PassWarnings(const std::string& log) {
   for (const absl::string_view line : absl::StrSplit(log, '\n')) {
     if (absl::StrContains(line, " NCCL WARN ")) std::cerr << line << "\n";
@@ -132,7 +133,7 @@ std::string NcclLogSwitch::Off() {
   std::string log = Read(path_);
   PassWarnings(log);
   reread_();
-  // What another line, or none, would leave for the next time.
+  // Removes the line for the next call.
   std::ofstream(path_, std::ios::trunc);
   return log;
 }

@@ -16,7 +16,7 @@ namespace rankwise::comm_bench {
 
 namespace {
 
-// Written after the format strings of NCCL 2.28.9.
+// Written according to the format strings of NCCL 2.28.9.
 constexpr char kLog[] =
     "gpu-3:4711:4712 [0] NCCL INFO NCCL_DEBUG_SUBSYS set by environment to "
     "TUNING\n"
@@ -61,8 +61,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// As NCCL does: reads its variables at the next line after it was told to,
-// opens the file anew, and writes every line at once.
+// Behaves like NCCL: reads its variables at the first line after Reread,
+// reopens the file, and writes every line immediately.
 class FakeNccl {
  public:
   void Reread() { known_ = false; }
@@ -119,7 +119,7 @@ TEST_F(NcclLogSwitchTest, WarningsGoToStderrBeforeTheFileIsEmptied) {
   testing::internal::CaptureStderr();
   write("\n[0] net.cc:12 NCCL WARN one\n");
   (*log)->On();
-  std::ofstream(path, std::ios::trunc);  // as NCCL does
+  std::ofstream(path, std::ios::trunc);  // like NCCL
   write("host:1:2 [0] NCCL INFO tuned\n[0] net.cc:13 NCCL WARN two\n");
   EXPECT_THAT((*log)->Off(), HasSubstr("tuned"));
   write("[0] net.cc:14 NCCL WARN three\nno warning\n");

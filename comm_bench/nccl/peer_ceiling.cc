@@ -34,7 +34,7 @@ PeerCeiling MeasurePeerCeiling(Control& control, c10::Device device,
   if (control.rank() == 0) {
     ceiling = DescribePeerCopies(micro::MeasurePeerCopies(int64_t{64} << 20));
   }
-  // All ranks come here, whatever each of them sees.
+  // All ranks call this, regardless of their GPUs.
   ceiling.bytes_per_second = control.Max({ceiling.bytes_per_second})[0];
   return ceiling;
 }

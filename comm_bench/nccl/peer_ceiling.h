@@ -1,4 +1,4 @@
-// What the GPUs' links can do, next to which bus bandwidths are shown.
+// The rate of the GPUs' links, shown next to bus bandwidths.
 #ifndef RANKWISE_COMM_BENCH_NCCL_PEER_CEILING_H_
 #define RANKWISE_COMM_BENCH_NCCL_PEER_CEILING_H_
 
@@ -13,18 +13,18 @@
 namespace rankwise::comm_bench {
 
 struct PeerCeiling {
-  double bytes_per_second = 0;  // of the slowest pair; 0: not known
-  std::string text;  // for a line of facts: the pair, or why there is none
+  double bytes_per_second = 0;  // of the slowest pair; 0 if unknown
+  std::string text;             // fact: the pair, or why there is no rate
 };
 
-// Of copies between all pairs, one at least: "45.2 GB/s from GPU 0 to 3, the
-// slowest of 12 pairs, direct".
+// Describes copies between all pairs, at least one: "45.2 GB/s from GPU 0 to 3,
+// the slowest of 12 pairs, direct".
 PeerCeiling DescribePeerCopies(
     const absl::StatusOr<std::vector<micro::PeerCopy>>& copies);
 
-// Rank 0 copies 64 MiB between all GPUs that it sees, while the others wait;
-// collective. Empty on a CPU; without a rate where rank 0 sees one GPU, or
-// where not all ranks are on this host.
+// Rank 0 copies 64 MiB between all GPUs visible to it, while the others wait;
+// collective. Empty on a CPU; without a rate if rank 0 has one GPU, or if the
+// ranks are on several hosts.
 PeerCeiling MeasurePeerCeiling(Control& control, c10::Device device,
                                bool one_host);
 

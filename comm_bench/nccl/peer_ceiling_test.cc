@@ -29,7 +29,7 @@ TEST(PeerCeilingTest, SaysWhyThereIsNone) {
   EXPECT_EQ(failed.text, "left out: no memory");
 }
 
-// Rank 1 of two, told by rank 0 what it has measured.
+// Rank 1 of two, which receives rank 0's measurement.
 class SecondRank : public Control {
  public:
   int rank() const override { return 1; }

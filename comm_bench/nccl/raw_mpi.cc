@@ -13,7 +13,7 @@
 namespace rankwise::comm_bench {
 namespace {
 
-// The memory that one of a collective's calls reads and writes.
+// Memory read and written by one of a collective's calls.
 struct Memory {
   char* from;
   char* to;
@@ -121,8 +121,8 @@ class MpiLayer : public Layer {
     }
   }
 
-  // MPI's result may not lie in what other ranks read: in place, as NCCL has
-  // it, the part is copied there.
+  // MPI's result must not overlap memory that other ranks read: in place, as in
+  // NCCL, the part is copied there afterwards.
   void ReduceScatter(const Memory& memory, const MpiApi::Reduction& how) {
     const bool in_place = memory.to == memory.from + rank_ * memory.bytes;
     if (in_place) part_.resize(memory.bytes);

@@ -28,7 +28,7 @@
 namespace rankwise::comm_bench {
 namespace {
 
-// `comm` may be null.
+// `comm` may be nullptr.
 absl::Status StatusOf(ncclResult_t result, const std::string& call,
                       ncclComm_t comm) {
   if (result == ncclSuccess) return absl::OkStatus();
@@ -39,7 +39,7 @@ absl::Status StatusOf(ncclResult_t result, const std::string& call,
       absl::StrCat(call, ": ", ncclGetErrorString(result), detail));
 }
 
-// Throws, as c10d's calls do.
+// Throws c10::Error, like c10d's calls.
 void Check(ncclResult_t result, const std::string& call, ncclComm_t comm) {
   const absl::Status status = StatusOf(result, call, comm);
   TORCH_CHECK(status.ok(), std::string(status.message()));
@@ -103,7 +103,7 @@ class Registered : public RegisteredMemory {
         ncclCommRegister(comm_, memory, bytes, &handle);
     if (registered != ncclSuccess) (void)ncclMemFree(memory);
     Check(registered, "ncclCommRegister", comm_);
-    // The device is idle when a row's buffers go.
+    // The device is idle when a row's buffers are freed.
     const auto free = [comm = comm_, device = device_, handle](void* pointer) {
       const c10::cuda::CUDAGuard own_guard(device);
       (void)ncclCommDeregister(comm, handle);
@@ -127,7 +127,7 @@ class NcclLayer : public Layer {
         device_(device),
         exceptions_(std::uncaught_exceptions()) {}
 
-  // What has failed is not waited for.
+  // Does not wait for failed calls.
   ~NcclLayer() override {
     const c10::cuda::CUDAGuard guard(device_);
     if (failed_ || std::uncaught_exceptions() > exceptions_) {
@@ -140,7 +140,7 @@ class NcclLayer : public Layer {
   std::string name() const override { return "nccl"; }
   int rank() const override { return rank_; }
 
-  // Planned once: planning is not to be measured.
+  // Planned once, outside the measured calls.
   Start Prepare(const Collective& collective, const Call& call) override {
     return [this, &collective, groups = NcclCallsOf(collective, call),
             op = call.op](Buffers& buffers, Works&) {
@@ -156,7 +156,7 @@ class NcclLayer : public Layer {
   }
 
  private:
-  // Gives the calls to the device's current stream and returns. `input` and
+  // Enqueues the calls in the device's current stream and returns. `input` and
   // `output` are contiguous and on the device.
   void Run(const char* collective, const NcclGroup& group,
            const at::Tensor& input, const at::Tensor& output, ReduceOp op) {
@@ -169,7 +169,7 @@ class NcclLayer : public Layer {
       name = NameOf(call.kind);
       result = RunOne(call, input, output, op);
     }
-    if (grouped) {  // also where a call has failed
+    if (grouped) {  // even after a failed call
       const ncclResult_t end = ncclGroupEnd();
       if (result == ncclSuccess && end != ncclSuccess) {
         name = "ncclGroupEnd";
@@ -221,14 +221,14 @@ class NcclLayer : public Layer {
   const ncclComm_t comm_;
   const int rank_;  // in the group
   const c10::Device device_;
-  const int exceptions_;  // when it was made
+  const int exceptions_;  // at construction
   bool failed_ = false;
 };
 
 using c10::cuda::CUDACachingAllocator::CUDAAllocator;
 using NcclPtr = c10::intrusive_ptr<c10d::ProcessGroupNCCL>;
 
-// This thread's allocations come from a pool while it lives, as in Python's
+// During its lifetime, this thread's allocations use the pool, as with Python's
 // torch.cuda.use_mem_pool.
 class InPool {
  public:
@@ -252,19 +252,19 @@ class InPool {
 
 class C10dRegistered : public RegisteredMemory {
  public:
-  // `device` is current.
+  // `device` must be current.
   C10dRegistered(NcclPtr nccl, c10::Device device,
                  std::shared_ptr<CUDAAllocator> allocator)
       : nccl_(std::move(nccl)), device_(device), pool_(std::move(allocator)) {
-    // Segments that the pool gets from now on are registered as they come.
+    // Segments that the pool allocates from now on are registered immediately.
     nccl_->registerMemPool(&pool_);
   }
 
   ~C10dRegistered() override {
     try {
       nccl_->deregisterMemPool(&pool_);
-    } catch (const std::exception&) {  // the communicator is gone, and with it
-                                       // what it had registered
+    } catch (const std::exception&) {  // the communicator and its registrations
+                                       // no longer exist
     }
   }
 
@@ -280,7 +280,7 @@ class C10dRegistered : public RegisteredMemory {
   at::cuda::MemPool pool_;
 };
 
-// What the ranks of one communicator share: 128 bytes.
+// Returns the 128-byte id shared by the ranks of one communicator.
 absl::StatusOr<std::string> NewId() {
   ncclUniqueId id;
   RETURN_IF_ERROR(StatusOf(ncclGetUniqueId(&id), "ncclGetUniqueId", nullptr));

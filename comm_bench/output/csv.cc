@@ -122,7 +122,7 @@ absl::Status CsvWriter::Write(const Row& row) {
 
 absl::Status CsvWriter::Begin() {
   const std::string header = LineOf(FieldsOf(Row(), context_), &Field::name);
-  // Devices and pipes have no beginning to look at.
+  // Devices and pipes have no header to check.
   const off_t size = ::lseek(fd_, 0, SEEK_END);
   if (size <= 0) return Append(header);
   std::string found(header.size(), '\0');

@@ -13,20 +13,20 @@
 
 namespace rankwise::comm_bench {
 
-// Columns that are the same in all rows of a run, with their values: what tells
-// one run's rows from another's.
+// Columns with the same value in all rows of a run, which distinguish its rows
+// from another run's.
 using CsvContext = std::vector<std::pair<std::string, std::string>>;
 
-// A header and one line per row; fields quoted as RFC 4180 says, lines ended by
-// '\n'. What does not apply is empty; numbers read back bit-equal. Each row is
-// one write(2), so that what was measured survives the process. Not
-// thread-safe.
+// Writes a header and one line per row, quoted as in RFC 4180, lines terminated
+// by '
+// '. Inapplicable fields are empty; numbers read back bit-equal. Each row is
+// one write(2), so that results survive the process. Not thread-safe.
 class CsvWriter {
  public:
-  // Creates the file where it is missing (its folder must exist). Appends to
-  // one that this class wrote, FailedPrecondition where it holds anything else.
-  // `context` are the first columns. `path` is taken as it is: resolve it
-  // against BUILD_WORKING_DIRECTORY first.
+  // Creates the file if it is missing (its folder must exist). Appends to a
+  // file written by this class; FailedPrecondition for any other content.
+  // `context` are the first columns. `path` is used unchanged: resolve it with
+  // UserPath() first.
   static absl::StatusOr<std::unique_ptr<CsvWriter>> Open(
       const std::string& path, const CsvContext& context = {});
 
@@ -38,7 +38,7 @@ class CsvWriter {
 
  private:
   CsvWriter(std::string path, int fd, CsvContext context);
-  // Writes the header into an empty file, and otherwise checks it.
+  // Writes the header into an empty file; otherwise checks it.
   absl::Status Begin();
   absl::Status Append(const std::string& text);
 

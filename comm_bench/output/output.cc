@@ -27,7 +27,7 @@ void Output::Print(const std::string& text) const {
   std::fflush(stdout);
 }
 
-// What is shown has been kept.
+// Writes the row before showing it.
 absl::Status Output::Add(const Row& row) {
   RETURN_IF_ERROR(Write(row.record));
   if (csv_ != nullptr) RETURN_IF_ERROR(csv_->Write(row));

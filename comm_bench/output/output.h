@@ -1,4 +1,4 @@
-// Where a rank's results go: rank 0's console and CSV file, every rank's
+// Output of a rank's results: rank 0's console and CSV file, every rank's
 // records.
 #ifndef RANKWISE_COMM_BENCH_OUTPUT_OUTPUT_H_
 #define RANKWISE_COMM_BENCH_OUTPUT_OUTPUT_H_
@@ -17,27 +17,27 @@
 namespace rankwise::comm_bench {
 
 struct OutputConfig {
-  std::string record_file;  // empty: none
-  std::string csv_file;     // empty: none
+  std::string record_file;  // "" for no records
+  std::string csv_file;     // "" for no CSV
   CsvContext csv_context;
   Across across = Across::kSlowest;
 };
 
-// What has been added is on its way when a call returns: nothing is kept back
-// that a signal could lose.
+// Each call writes its data before it returns: nothing is buffered that a
+// signal could lose.
 class Output {
  public:
-  // Opens the files and begins the records with `run` and the environment.
+  // Opens the files and writes `run` and `environment` as the first records.
   static absl::StatusOr<std::unique_ptr<Output>> Open(
       const OutputConfig& config, const RunRecord& run,
       const EnvironmentRecord& environment);
 
-  // Rank 0 prints; the others say nothing.
+  // Prints on rank 0 only.
   void Print(const std::string& text) const;
-  // The row in the table and the CSV file, and its record.
+  // Adds the row to the table and the CSV file, and writes its record.
   absl::Status Add(const Row& row);
   absl::Status Write(const Record& record);
-  // What the marks in the table mean.
+  // Explains the marks in the table.
   void PrintLegend() const { Print(table_.Legend()); }
 
  private:
@@ -45,8 +45,8 @@ class Output {
 
   const bool shows_;  // rank 0
   Table table_;
-  std::unique_ptr<RecordWriter> records_;  // null: none
-  std::unique_ptr<CsvWriter> csv_;         // null: none
+  std::unique_ptr<RecordWriter> records_;  // nullptr without a record file
+  std::unique_ptr<CsvWriter> csv_;         // nullptr without a CSV file
 };
 
 }  // namespace rankwise::comm_bench

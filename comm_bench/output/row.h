@@ -9,19 +9,19 @@
 
 namespace rankwise::comm_bench {
 
-// The same on every rank but for `record`; of groups that run at the same time,
-// each rank describes its own, and the times are those of all. Of a group that
-// runs alone, on its ranks only.
+// Equal on every rank except for `record`. If groups run at the same time, each
+// rank describes its own, and the times are over all of them. If a group runs
+// alone, only its ranks have the row.
 struct Row {
-  CollectiveRecord record;  // what was called, and this rank's samples
+  CollectiveRecord record;  // the call, and this rank's samples
   Summary time;             // seconds of one call
   double algbw = 0;         // GB/s, decimal; 0 without elements
   double busbw = 0;
-  // The median over that of the first group alone; value 0: not measured.
+  // median over that of the first group alone; value 0 if not measured
   Estimate contention;
-  // Of what a copy between two GPUs reaches, busbw's share; 0 unknown.
+  // busbw as a share of the rate of a copy between two GPUs; 0 if unknown
   double peer_share = 0;
-  int64_t wrong = -1;  // wrong elements on all ranks; -1: not checked
+  int64_t wrong = -1;  // wrong elements on all ranks; -1 if unchecked
   Series::End end = Series::End::kCounted;
 
   const CallDescription& call() const { return record; }

@@ -13,7 +13,7 @@ namespace {
 
 constexpr char kNone[] = "-";
 
-// About five digits, at most seven characters below 10 s.
+// Formats about five digits, at most seven characters below 10 s.
 std::string Microseconds(double seconds) {
   const double us = seconds * 1e6;
   return absl::StrFormat("%.*f", us < 100 ? 2 : us < 10000 ? 1 : 0, us);
@@ -41,7 +41,7 @@ std::string Interval(const Row& row) {
   return ReachInPercent(MedianOf(row.time));
 }
 
-// ' ': the median is as precise as requested.
+// ' ' means that the median is as precise as requested.
 char MarkOf(Series::End end) {
   switch (end) {
     case Series::End::kCounted:
@@ -56,8 +56,8 @@ char MarkOf(Series::End end) {
   return ' ';
 }
 
-// Cells are right-aligned; `width` includes what keeps them apart. A bar stands
-// before the columns that open a group.
+// Cells are right-aligned; `width` includes the space between columns. A bar
+// precedes columns that open a group.
 struct Column {
   const char* name;
   const char* unit;
@@ -66,7 +66,7 @@ struct Column {
   std::string (*cell)(const Row& row);
 };
 
-// The first column leaves room for the '#' of the header.
+// The first column has room for the header's '#'.
 const Column kColumns[] = {
     {"size", "B", 11, false,
      [](const Row& r) { return Elements(r, r.call().bytes); }},
@@ -110,7 +110,7 @@ std::string Line(const TextOf& text_of) {
   std::string line;
   for (const Column& column : kColumns) {
     if (column.opens_group) line += " |";
-    // At least one blank, also where the text is too long.
+    // At least one space, even if the text is too long.
     absl::StrAppend(&line,
                     absl::StrFormat(" %*s", column.width - 1, text_of(column)));
   }
@@ -137,7 +137,7 @@ const char* Describe(Across across) {
   return "";
 }
 
-// How the calls were made, where it is not as trainers make them.
+// Describes calls that differ from those of trainers.
 std::string Ways(const Row& row) {
   std::string ways;
   if (row.call().layer == "nccl") ways += "; nccl.h";
@@ -156,7 +156,7 @@ std::string Header(const Row& row, Across across) {
       Commented(Line([](const Column& c) { return std::string(c.unit); })));
 }
 
-// What few rows have and so is no column.
+// Formats values that few rows have, instead of a column.
 std::string Remarks(const Row& row) {
   std::string remarks;
   if (!row.call().layer.empty() && row.call().layer != "c10d" &&

@@ -1,4 +1,4 @@
-// The results as a table on the console, in the manner of nccl-tests.
+// The results as a table on the console, similar to nccl-tests.
 #ifndef RANKWISE_COMM_BENCH_OUTPUT_TABLE_H_
 #define RANKWISE_COMM_BENCH_OUTPUT_TABLE_H_
 
@@ -11,28 +11,30 @@
 
 namespace rankwise::comm_bench {
 
-// What was measured on, as comments above the table: "# host    node-3".
+// Formats facts about the measurement as comments above the table: "# host
+// node-3".
 std::string FormatFacts(
     const std::vector<std::pair<std::string, std::string>>& facts);
 
-// Whose call it was, "  ranks 0,1 alone" or, of several groups at the same
-// time, "  ranks 0,1 of 2 groups"; "" for all ranks.
+// Returns the ranks of the call, "  ranks 0,1 alone" or, for several concurrent
+// groups, "  ranks 0,1 of 2 groups"; "" for all ranks.
 std::string GroupRemark(const CallDescription& call);
 
-// Lines of at most 135 columns, where numbers fit their columns; comments start
-// with '#'. What does not apply is "-".
+// Lines have at most 135 columns if numbers fit their columns; comments start
+// with '#'. Inapplicable cells are "-".
 //
 //   Table table(Across::kSlowest);
 //   for (const Row& row : rows) std::cout << table.Add(row);
 //   std::cout << table.Legend();
 class Table {
  public:
-  // `across` says in the header how the ranks' times were combined.
+  // The header names `across`, the combination of the ranks' times.
   explicit Table(Across across) : across_(across) {}
 
-  // The row's line; before the first row of a collective, also its header.
+  // Returns the row's line, preceded by a header before the first row of a
+  // collective.
   std::string Add(const Row& row);
-  // Explains the marks that the rows so far carry; "" where there are none.
+  // Explains the marks in the rows so far; "" without marks.
   std::string Legend() const;
 
  private:

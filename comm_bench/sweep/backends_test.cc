@@ -1,6 +1,6 @@
-// What the plan says of a backend against what the backend does, for every
-// collective, type, reduction and place: a call is planned if and only if the
-// backend makes it, with the right result.
+// Compares the plan with the backends, for every collective, type, reduction
+// and place: a call is planned if and only if the backend executes it with the
+// correct result.
 
 #include "parallel/comm/backends/backends.h"
 
@@ -40,7 +40,7 @@ BenchConfig Everything() {
   return config;
 }
 
-// All combinations, also those that no backend can run.
+// Returns all combinations, including unsupported ones.
 std::vector<SweepCase> AllCases() {
   std::vector<SweepCase> cases;
   for (const Collective* collective : AllCollectives()) {
@@ -64,7 +64,7 @@ std::string NameOf(const SweepCase& item) {
                       item.in_place ? " in place" : "");
 }
 
-// Whether the flags that name this case, and nothing else, are accepted.
+// Whether the flags that name only this case are accepted.
 bool IsAccepted(const SweepCase& item, const std::string& layer,
                 const Job& job) {
   BenchConfig config;
@@ -77,7 +77,7 @@ bool IsAccepted(const SweepCase& item, const std::string& layer,
   return MakeSweepPlan(config, job).ok();
 }
 
-// What becomes of the case in `group`: "", or why it cannot be measured.
+// Runs the case in `group`. Returns "", or why it cannot be measured.
 std::string Attempt(const SweepCase& item, c10d::ProcessGroup& group) {
   const Plan plan = {.traffic = TrafficMatrix::Skewed(0, group.getSize())};
   Call call = CallOf(item, BenchConfig(), plan, kBytes);
@@ -105,9 +105,9 @@ void ExpectAsPlanned(c10d::ProcessGroup& group, const Job& job) {
   }
 }
 
-// Ranks as threads of this process, connected by `backend`.
+// Runs ranks as threads of this process, connected by `backend`.
 void OnRanksOf(const std::string& backend, int world_size) {
-  // Ranks that are threads would share one flight recorder.
+  // Ranks as threads would share one flight recorder.
   setenv("TORCH_FR_BUFFER_SIZE", "0", /*replace=*/1);
   const std::string store =
       absl::StrCat(testing::TempDir(), "/", backend, ".store");
@@ -134,7 +134,7 @@ TEST(BackendsTest, GlooDoesWhatIsPlanned) { OnRanksOf("gloo", 2); }
 
 TEST(BackendsTest, SharedMemoryDoesWhatIsPlanned) { OnRanksOf("shm", 2); }
 
-// With one rank, as ranks of MPI are processes; comm_bench_mpi_test runs the
+// With one rank, as MPI's ranks are processes; comm_bench_mpi_test runs the
 // same plans on several.
 TEST(BackendsTest, MpiDoesWhatIsPlanned) {
   const std::string why_not = WhyNoMpi();
@@ -148,8 +148,8 @@ TEST(BackendsTest, TheFakeBackendDoesWhatIsPlanned) {
   });
 }
 
-// What the hierarchical group does not divide among the levels it hands to the
-// flat one, which is called "".
+// The hierarchical group passes calls that it does not divide among the levels
+// to the flat group, whose name is "".
 TEST(BackendsTest, HierarchicalRowsAreThoseOfAllReducesWithLevels) {
   OnHosts({0, 0, 1, 1}, [](Communicator& comm) {
     const absl::StatusOr<Group> group = HierarchicalGroup(comm.world());
@@ -171,7 +171,7 @@ TEST(BackendsTest, HierarchicalRowsAreThoseOfAllReducesWithLevels) {
   });
 }
 
-// As nccl.h lists them, ncclDataType_t and ncclRedOp_t have all types and
+// According to nccl.h, ncclDataType_t and ncclRedOp_t have all types and
 // reductions of the benchmark, and c10d composes the other collectives of sends
 // and receives.
 TEST(BackendsTest, NcclIsPlannedToDoWhatGlooDoes) {
@@ -187,7 +187,7 @@ TEST(BackendsTest, NcclIsPlannedToDoWhatGlooDoes) {
   }
 }
 
-// "all" leaves out exactly the values that are refused by name, with a note for
+// "all" omits exactly the values that are rejected by name, with a note for
 // each.
 TEST(BackendsTest, AllIsEverythingThatIsAcceptedByName) {
   for (const std::string backend : {"gloo", "shm", "mpi", "fake", "nccl"}) {

@@ -1,4 +1,4 @@
-// Which calls a sweep makes: the combinations of its flags, and their sizes.
+// The calls of a sweep: the combinations of its flags, and their sizes.
 
 #include <algorithm>
 #include <limits>
@@ -12,8 +12,9 @@
 namespace rankwise::comm_bench {
 namespace {
 
-// The elements that MPI counts in an `int`: those of a rank's part; of an
-// all-to-all, whose parts have offsets and which cannot run in place, all.
+// Returns the elements that MPI counts in an `int`: those of a rank's part; for
+// an all-to-all, whose parts have offsets and which cannot run in place, all
+// elements.
 int64_t CountedByMpi(const Collective& collective, const Call& call) {
   return collective.in_place
              ? call.count / collective.granularity(call.world_size)
@@ -21,7 +22,7 @@ int64_t CountedByMpi(const Collective& collective, const Call& call) {
 }
 
 // Returns what the backend lacks for a call that other backends support, or "".
-// `largest`: the largest of the sweep's calls.
+// `largest` is the sweep's largest call.
 std::string WhyBackendLacks(const SweepCase& item, const Call& largest,
                             const Job& job) {
   if (job.backend != "mpi") return "";
@@ -48,7 +49,7 @@ std::vector<bool> InPlaceOrNot(const BenchConfig& config,
   return {false, true};
 }
 
-// All combinations, whether they can run or not.
+// Returns all combinations, whether they can run or not.
 std::vector<SweepCase> Combinations(const BenchConfig& config) {
   std::vector<SweepCase> cases;
   for (const Collective* collective : config.collectives) {
@@ -168,7 +169,7 @@ std::vector<SizedCall> CallsOf(const SweepCase& item, const BenchConfig& config,
   int64_t last_count = -1;
   for (const int64_t bytes : config.sizes) {
     const Call call = CallOf(item, config, plan, bytes);
-    // Small sizes may all be the smallest that can be divided.
+    // Several small sizes may be rounded to the smallest divisible one.
     const bool repeats = std::exchange(last_count, call.count) == call.count;
     const std::string note =
         repeats ? absl::StrCat("# ", bytes, " bytes: as the row above",

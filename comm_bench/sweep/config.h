@@ -1,4 +1,4 @@
-// What the benchmark is asked to measure, and the rank that measures it.
+// The configuration of the benchmark, and the rank that measures it.
 #ifndef RANKWISE_COMM_BENCH_SWEEP_CONFIG_H_
 #define RANKWISE_COMM_BENCH_SWEEP_CONFIG_H_
 
@@ -24,102 +24,100 @@ class Output;
 
 struct MeasureConfig {
   TimingConfig timing;
-  int in_flight = 1;  // calls started before the first is waited for
-  bool cold = false;  // caches are overwritten before each iteration
+  int in_flight = 1;  // calls started before the first wait
+  bool cold = false;  // whether caches are overwritten before each iteration
   bool check = true;
   int launch = 0;
-  // Seconds are those between two events of the device's stream, not the
-  // host's.
+  // Whether seconds are between two events of the device's stream, instead of
+  // the host's.
   bool events = false;
-  bool graph = false;       // calls are recorded, and iterations replay them
+  bool graph = false;       // calls are captured, and iterations replay them
   bool registered = false;  // buffers are registered by the layer's library
-  // What NCCL chooses is read, by `nccl_log` on the ranks that have one. The
-  // same on all ranks.
+  // Whether NCCL's choices are read, by `nccl_log` on the ranks that have one.
+  // Equal on all ranks.
   bool choices = false;
   NcclLogSwitch* nccl_log = nullptr;
   GraphMaker make_graph = MakeDeviceGraph;
 };
 
-// Filled from flags by comm_bench/flags; a binary without a flag has its
-// default.
+// Set from flags by comm_bench/flags; a binary without a flag uses its default.
 struct BenchConfig {
-  bool list = false;  // name the collectives, and measure nothing
+  bool list = false;  // describe the collectives and exit
 
-  // What is swept: the product of all lists.
+  // The sweep is the product of all lists.
   std::vector<const Collective*> collectives;
   std::vector<c10::ScalarType> dtypes = {c10::ScalarType::Float};
   std::vector<ReduceOp> ops = {ReduceOp::SUM};
-  std::string place = "auto";  // auto (as c10d's call does it), in, out, both
+  std::string place = "auto";  // auto (as in c10d's call), in, out, both
   std::vector<int64_t> sizes;  // bytes
   bool sizes_given = false;    // as a list, by --sizes
-  // A list was given as "all": what a collective refuses is left out instead of
-  // ending the run.
+  // A list was given as "all": combinations that a collective does not support
+  // are skipped instead of ending the run.
   bool skip_unsupported = false;
   int root = 0;
-  // all_to_all_v: a traffic matrix's file, or how skewed the traffic is.
+  // all_to_all_v: a traffic matrix's file, or the skew of the traffic
   std::string traffic_file;
   double traffic_skew = 0;
-  // Ranks of each of the groups that run at the same time; 0: one group of all.
+  // ranks per concurrent group; 0: one group of all ranks
   int group_size = 0;
-  // The groups are the lines of this mesh along `axis`, which a sweep measures
-  // by which lines ("both": the first alone, and all) and whose traffic a
-  // replay takes; empty: not given.
+  // The groups are the lines of this mesh along `axis`. A sweep measures the
+  // lines given by `lines` ("both": the first alone, and all); a replay repeats
+  // their traffic. Empty if not given.
   std::vector<MeshAxis> mesh;
   std::string axis;
   std::string lines = "both";  // "one", "all"
 
-  // How it is measured. What a device decides of it, is filled in by
-  // MeasureOn (plan.h).
+  // MeasureOn (plan.h) sets the fields that depend on the device.
   MeasureConfig measure;
-  std::string layer = "c10d";   // or "nccl", "mpi": nccl.h, mpi.h itself
+  std::string layer = "c10d";   // or "nccl", "mpi": directly by nccl.h, mpi.h
   std::string timing = "auto";  // "host", "events"
-  bool nccl_choices = true;     // NCCL's algorithm and protocol are read
-  // The ranks of --backend=fake are in virtual time (steady_time.h).
+  bool nccl_choices = true;  // whether NCCL's algorithm and protocol are read
+  // whether the ranks of --backend=fake use virtual time (steady_time.h)
   bool fake_virtual_time = false;
-  // As FakeBackendConfig's.
+  // as in FakeBackendConfig
   std::vector<double> fake_skew_us;
   int fake_tail_every = 0;
   double fake_tail_us = 0;
 
-  // Of overlap and units: the GEMM's rows and columns; of replay and units: the
-  // trainer's records.
+  // overlap, units: the GEMM's rows and columns; replay, units: the trainer's
+  // records
   int64_t gemm_size = 512;
   std::string replay_file;
-  // Of units: bytes of each, empty: those of replay_file; the stage of ZeRO;
-  // units that are gathered ahead; and what forward computes, one number for
-  // all units or one for each, empty: nothing.
+  // units: bytes of each (empty: those of replay_file), ZeRO stage, units
+  // gathered ahead, and seconds of forward computation, one number for all
+  // units or one each (empty: none)
   std::vector<int64_t> units;
   int zero = 3;
   int prefetch = 1;
   std::vector<double> compute_seconds;
 
-  // Where it goes.
+  // output files
   std::string record_file;
   std::string csv_file;
-  int relaunch = 1;  // times that all ranks are started; measure.launch says
-                     // which of them this is
+  int relaunch = 1;  // number of launches of all ranks; measure.launch is the
+                     // index of this one
 
-  // --iterations, or `usual` without it.
+  // Returns --iterations, or `usual` without it.
   int64_t iterations_or(int64_t usual) const {
     const int64_t given = measure.timing.iterations;
     return given > 0 ? given : usual;
   }
 };
 
-// What a measurement knows about the rank on which it runs.
+// The rank on which a measurement runs.
 struct BenchRank {
-  Communicator* comm = nullptr;  // null where ranks are threads (fake)
-  // Of `ranks`: this rank's group of those that the plan names; empty: all.
+  Communicator* comm = nullptr;  // nullptr if ranks are threads (fake)
+  // job ranks of this rank's group in the plan; empty if all
   std::vector<int> ranks;
   c10::intrusive_ptr<c10d::ProcessGroup> group;
   Control* group_control = nullptr;
-  Control* control = nullptr;  // of all ranks
+  Control* control = nullptr;  // over all ranks
   Output* output = nullptr;
   c10::Device device = c10::kCPU;
   bool on_one_host = true;
-  // Null: NCCL's log cannot be read here.
+  // nullptr if NCCL's log cannot be read
   NcclLogSwitch* nccl_log = nullptr;
-  // Of a copy between two GPUs, the slowest pair; 0 unknown. Same on all ranks.
+  // copy between two GPUs, slowest pair; 0 if unknown; equal on all ranks
   double peer_bytes_per_second = 0;
   const std::atomic<bool>* stop = nullptr;  // set by Ctrl-C
 

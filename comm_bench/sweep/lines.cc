@@ -14,7 +14,7 @@
 namespace rankwise::comm_bench {
 namespace {
 
-// "dp:2,tp:2"
+// Returns "dp:2,tp:2".
 std::string AsFlag(const std::vector<MeshAxis>& mesh) {
   return absl::StrJoin(mesh, ",", [](std::string* out, const MeshAxis& axis) {
     absl::StrAppend(out, axis.name, ":", axis.size);
@@ -36,15 +36,16 @@ absl::Status CheckTogether(const BenchConfig& config) {
   return absl::OkStatus();
 }
 
-// The axes of more than one rank.
+// Returns the axes with several ranks.
 std::vector<MeshAxis> Divided(std::vector<MeshAxis> mesh) {
   std::erase_if(mesh, [](const MeshAxis& axis) { return axis.size == 1; });
   return mesh;
 }
 
-// That the mesh is of all ranks, and that the axis is one of its with peers.
+// Checks that the mesh has all ranks, and that the axis is one of its axes with
+// several ranks.
 absl::Status CheckFits(const BenchConfig& config, int world_size) {
-  double ranks = 1;  // exact while it matters
+  double ranks = 1;  // precise up to any valid world size
   const MeshAxis* found = nullptr;
   std::vector<std::string> fitting;
   for (const MeshAxis& axis : config.mesh) {

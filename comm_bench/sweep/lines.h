@@ -1,5 +1,5 @@
-// Which ranks communicate together where several groups do so at the same time:
-// a fixed number of neighbours, or the lines of a mesh along one of its axes.
+// Ranks of groups that communicate concurrently: a fixed number of neighbours,
+// or the lines of a mesh along one of its axes.
 #ifndef RANKWISE_COMM_BENCH_SWEEP_LINES_H_
 #define RANKWISE_COMM_BENCH_SWEEP_LINES_H_
 
@@ -12,26 +12,27 @@
 
 namespace rankwise::comm_bench {
 
-// The groups of a sweep: LinesOf, or those of --group_size; none where one
-// group has all ranks. InvalidArgument also for a size that does not divide.
+// Returns the groups of a sweep: LinesOf, or those of --group_size; empty if
+// one group has all ranks. InvalidArgument also for a size that does not divide
+// the ranks.
 absl::StatusOr<std::vector<std::vector<int>>> GroupsOf(
     const BenchConfig& config, int world_size);
 
-// The lines of --mesh along --axis, in order of their first ranks; none where
-// neither is given. InvalidArgument says what fits: for a mesh that is not of
-// `world_size` ranks, an axis that it does not have or that has one rank, one
-// flag without the other, and --group_size next to them.
+// Returns the lines of --mesh along --axis, in order of their first ranks;
+// empty if neither is given. InvalidArgument, with the valid values, for a mesh
+// that does not have `world_size` ranks, an axis that is missing or has one
+// rank, one flag without the other, and --group_size in addition.
 absl::StatusOr<std::vector<std::vector<int>>> LinesOf(const BenchConfig& config,
                                                       int world_size);
 
 // Returns `config` with the mesh on which `traffic` was recorded, if that is
 // known and `config` has a mesh or an axis. InvalidArgument if --mesh divides
-// the ranks in another way, or gives the axes other names.
+// the ranks differently, or names the axes differently.
 absl::StatusOr<BenchConfig> OnRecordedMesh(BenchConfig config,
                                            const RecordedTraffic& traffic);
 
-// Leaves of `traffic` what a group that is one of `lines` communicated.
-// InvalidArgument where that is nothing, with the groups that did.
+// Removes from `traffic` everything but the communication of groups in `lines`.
+// InvalidArgument, with the groups that communicated, if nothing is left.
 absl::Status KeepLines(const std::vector<std::vector<int>>& lines,
                        RecordedTraffic& traffic);
 

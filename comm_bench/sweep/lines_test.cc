@@ -61,8 +61,7 @@ TEST(GroupsOfTest, OneGroupOfAllRanksIsNone) {
   EXPECT_THAT(GroupsOf(config, 4).value(), IsEmpty());
 }
 
-// Each rank all-reduces with its line along tp, with that along dp, and with
-// all.
+// Each rank all-reduces along tp, along dp, and with all ranks.
 RecordedTraffic Traffic() {
   RecordedTraffic traffic;
   traffic.file = "hybrid.jsonl";
@@ -99,7 +98,7 @@ TEST(OnRecordedMeshTest, TheRecordingNamesTheAxes) {
               (Groups{{0, 1}, {2, 3}}));
   }
   EXPECT_TRUE(OnRecordedMesh(BenchConfig(), traffic)->mesh.empty());
-  traffic.mesh = {};  // not known
+  traffic.mesh = {};  // unknown
   EXPECT_EQ(OnRecordedMesh(Along("xx", {{"xx", 4}}), traffic)->mesh.size(), 1u);
 }
 

@@ -13,18 +13,18 @@
 namespace rankwise::comm_bench {
 namespace {
 
-// Empties the processor's caches of what they hold.
+// Evicts data from the processor's caches.
 class CacheEviction {
  public:
-  // Twice the last-level cache, as the kernel tells its size; 64 MiB where it
-  // does not.
+  // Uses twice the last-level cache size reported by the kernel; 64 MiB if it
+  // reports none.
   CacheEviction() : memory_(BytesToWrite()) {}
 
-  // Writes to every cache line of that memory, so that no line of anything else
-  // stays cached.
+  // Writes to every cache line of that memory, so that no other data stays
+  // cached.
   void Evict() {
     constexpr size_t kLine = 64;
-    // volatile: nobody reads what is written.
+    // volatile: the written values are never read.
     volatile unsigned char* memory = memory_.data();
     for (size_t i = 0; i < memory_.size(); i += kLine)
       memory[i] = memory[i] + 1;
@@ -53,13 +53,14 @@ std::string Describe(const CallDescription& call, const WrongElement& wrong,
                       ": expected ", wrong.expected, ", got ", wrong.got);
 }
 
-// Libraries connect, and choose, at the first call of a shape.
+// Libraries connect, and choose algorithms, at the first call of a shape.
 void WarmUpLibraries(Calls& calls) {
   calls.Fill();
   calls.Run();
 }
 
-// The rank of the job in `place` of `control`, which may be of the group alone.
+// Returns the job's rank at index `place` of `control`, which may contain only
+// the group.
 int RankInJob(const CallDescription& call, const Control& control, int place) {
   const bool is_groups =
       call.ranks.size() == static_cast<size_t>(control.world_size());
@@ -71,7 +72,7 @@ struct Verification {
   Calls& calls;
   Control& control;
   const CallDescription& call;
-  int64_t own_wrong = 0, total_wrong = 0;  // elements: of this rank, of all
+  int64_t own_wrong = 0, total_wrong = 0;  // of this rank, and of all
   std::string first = "";
 
   // Runs the calls once and checks them on all ranks.
@@ -111,7 +112,7 @@ std::string SyncName(Sync sync) {
   return sync == Sync::kNone ? "none" : "barrier";
 }
 
-// Null where buffers are the usual ones.
+// Returns nullptr for ordinary buffers.
 absl::StatusOr<std::unique_ptr<RegisteredMemory>> MemoryFor(
     Layer& layer, Control& control, const Collective& collective,
     const Call& call, const MeasureConfig& config) {
@@ -124,7 +125,7 @@ absl::StatusOr<std::unique_ptr<RegisteredMemory>> MemoryFor(
   return memory;
 }
 
-// Fills, and checks where that is configured.
+// Runs the calls once, and checks them if configured.
 void FirstRun(Calls& calls, Verification& verification,
               const MeasureConfig& config) {
   if (config.check) {
@@ -135,8 +136,8 @@ void FirstRun(Calls& calls, Verification& verification,
   if (config.choices) calls.Run();
 }
 
-// Records the calls, if they are to be, and runs them once. Returns what NCCL
-// has logged meanwhile.
+// Captures the calls, if configured, and runs them once. Returns NCCL's log of
+// that run.
 absl::StatusOr<std::string> Prepare(Calls& calls, Verification& verification,
                                     Control& control,
                                     const MeasureConfig& config) {
@@ -150,7 +151,7 @@ absl::StatusOr<std::string> Prepare(Calls& calls, Verification& verification,
   if (captured.ok()) FirstRun(calls, verification, config);
   std::string log = config.nccl_log == nullptr ? "" : config.nccl_log->Off();
   if (!captured.ok()) return captured;
-  if (config.choices) calls.Run();  // NCCL notices that its log is off
+  if (config.choices) calls.Run();  // NCCL notices that its log is disabled
   return log;
 }
 
@@ -160,7 +161,7 @@ absl::Status Refused(const Collective& collective, const absl::Status& why) {
                                    " cannot be recorded: ", why.message()));
 }
 
-// NCCL logs on the first rank of a group only.
+// NCCL logs only on the first rank of a group.
 void NoteChoices(const std::string& log, Control& control,
                  CallDescription& call) {
   const NcclChoices own = ParseNcclLog(log);

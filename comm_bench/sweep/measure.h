@@ -1,4 +1,4 @@
-// One row of the benchmark: a collective of one shape, checked and timed.
+// Measures one row: a collective of one shape, checked and timed.
 #ifndef RANKWISE_COMM_BENCH_SWEEP_MEASURE_H_
 #define RANKWISE_COMM_BENCH_SWEEP_MEASURE_H_
 
@@ -15,26 +15,25 @@ namespace rankwise::comm_bench {
 
 struct Measurement {
   Row row;
-  // The first wrong element of any rank, as a sentence; empty: none, or not
-  // checked.
+  // The first wrong element of any rank, as a sentence; "" if there is none, or
+  // unchecked.
   std::string wrong;
 };
 
-// The collective, its shape and where it runs; how it is timed is left open.
+// Describes the collective, its shape and place, but not its timing.
 CallDescription DescribeCall(const Collective& collective, const Call& call);
 
-// The row of a series, with this rank's samples: an iteration makes
-// `call.trips` calls, each after the other or at the same time.
+// Returns the row of a series, with this rank's samples: an iteration makes
+// `call.trips` calls, successive or concurrent.
 Row Assemble(const CallDescription& call, const Series& series, int rank,
              const MeasureConfig& config);
 
-// Collective over all ranks of `control`. `layer` is of this rank's group: that
-// of all ranks, or one of several of equal size whose ranks are disjoint, which
-// then run at the same time; `ranks` are the group's, as ranks of the job
-// (empty: all). `control` has all ranks, or those of the group, which then runs
-// alone. Fails on all ranks where on one calls cannot be recorded or buffers
-// not be registered, each rank with its own reason. Throws what a failed call
-// throws.
+// Collective over all ranks of `control`. `layer` belongs to this rank's group:
+// that of all ranks, or one of several disjoint groups of equal size that run
+// concurrently; `ranks` are the group's job ranks (empty: all). `control` has
+// all ranks, or those of a group, which then runs alone. If calls cannot be
+// captured or buffers cannot be registered on one rank, fails on all ranks,
+// each with its own reason. Throws the exceptions of failed calls.
 absl::StatusOr<Measurement> MeasureRow(Layer& layer, Control& control,
                                        const Collective& collective,
                                        const Call& call,

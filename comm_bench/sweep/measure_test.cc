@@ -53,7 +53,7 @@ Measurement Measured(FakeRank& rank, const Collective& collective,
   return measured.ok() ? *measured : Measurement();
 }
 
-// As all_reduce, but rank 1 ends with a wrong element.
+// Like all_reduce, but rank 1 ends with a wrong element.
 void StartWrongly(c10d::ProcessGroup& group, const Call& call, Buffers& buffers,
                   Works& works) {
   (*FindCollective("all_reduce"))->start(group, call, buffers, works);
@@ -78,7 +78,7 @@ TEST(MeasureTest, TheFirstWrongElementIsNamed) {
   });
 }
 
-// Two ranks of a job, which the control numbers anew.
+// Two ranks of a job, renumbered by the control.
 TEST(MeasureTest, AGroupAloneHasTheJobsRanks) {
   Collective broken = **FindCollective("all_reduce");
   broken.start = StartWrongly;
@@ -105,7 +105,7 @@ TEST(MeasureTest, ARightResultHasNoWrongElement) {
     EXPECT_EQ(measured.row.wrong, 0);
     const CollectiveRecord& record = measured.row.record;
     EXPECT_EQ(record.seconds.size(), 4);
-    // On a busy machine a rank may start late.
+    // On a loaded machine a rank may start late.
     EXPECT_EQ(measured.row.time.samples + record.late.size(), 4);
   });
 }
@@ -122,7 +122,7 @@ TEST(MeasureTest, UncheckedRowsSaySo) {
   });
 }
 
-// A graph that keeps what it is given to record, and does it at each replay.
+// A graph that stores the recorded function and runs it at each replay.
 class FakeGraph : public DeviceGraph {
  public:
   explicit FakeGraph(absl::Status outcome) : outcome_(std::move(outcome)) {}
@@ -161,7 +161,7 @@ TEST(MeasureTest, AGraphHoldsManyRoundsAndACallIsItsShare) {
     EXPECT_EQ(measured.row.wrong, 0) << "replays give the right result";
     EXPECT_TRUE(measured.row.record.graph);
     EXPECT_EQ(measured.row.record.trips, Calls::kGraphRounds);
-    // One to set up, one per check, and the rounds of 1 + 4 iterations.
+    // One for setup, one per check, and the rounds of 1 + 4 iterations.
     EXPECT_EQ(starts, 3 + 5 * Calls::kGraphRounds);
   });
 }
@@ -186,7 +186,7 @@ TEST(MeasureTest, WhatCannotBeRecordedIsRefusedOnAllRanks) {
   });
 }
 
-// A CPU's moments are the host's clock, within that of the engine.
+// A CPU's events use the host's clock, within the engine's interval.
 TEST(MeasureTest, EventsLieWithinTheHostsTimes) {
   OnFakeRanks(2, {.alpha_us = 300}, [&](FakeRank& rank) {
     MeasureConfig config = Quick();
@@ -201,7 +201,7 @@ TEST(MeasureTest, EventsLieWithinTheHostsTimes) {
   });
 }
 
-// Usual tensors, counted.
+// Ordinary tensors, counted.
 class CountedMemory : public RegisteredMemory {
  public:
   explicit CountedMemory(int& made) : made_(made) {}
@@ -277,7 +277,7 @@ TEST(MeasureTest, BuffersThatCannotBeRegisteredAreRefusedOnAllRanks) {
   });
 }
 
-// NCCL logs on the first rank of a group only; all ranks must know.
+// NCCL logs only on the first rank of a group; all ranks must get the choices.
 TEST(MeasureTest, ChoicesOfTheFirstRankAreKnownToAll) {
   for (const std::string& name : NcclLogSwitch::Variables()) {
     ::unsetenv(name.c_str());
@@ -304,7 +304,7 @@ TEST(MeasureTest, ChoicesOfTheFirstRankAreKnownToAll) {
   }
 }
 
-// Rank 1's view of two ranks.
+// Two ranks as seen by rank 1.
 Series TwoRanks() {
   Series series = SeriesOfRanks({{2e-3, 2e-3, 2e-3}, {1e-3, 4e-3, 1e-3}},
                                 {{0, 0.01, 0.02}, {0, 0.01, 0.02}});

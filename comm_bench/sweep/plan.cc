@@ -15,7 +15,7 @@
 namespace rankwise::comm_bench {
 namespace {
 
-// Only where this program starts the ranks itself can it start them again.
+// --relaunch requires that this program launches the ranks.
 absl::Status CheckRelaunch(const BenchConfig& config, const Job& job) {
   if (config.relaunch == 1) return absl::OkStatus();
   if (job.launcher != "nproc") {
@@ -33,13 +33,13 @@ absl::Status CheckRelaunch(const BenchConfig& config, const Job& job) {
   return absl::OkStatus();
 }
 
-// What a rank takes in addition to its buffers, where that matters.
+// Returns a rank's relevant memory in addition to its buffers.
 int64_t BytesPerRank(const Job& job) {
   constexpr int64_t kThread = 80 << 10;
   return PretendsPeers(job.backend) ? kThread : 0;
 }
 
-// Refuses backends whose ranks are threads of this process.
+// Rejects backends whose ranks are threads of this process.
 absl::Status CheckProcesses(const Job& job) {
   if (!PretendsPeers(job.backend)) return absl::OkStatus();
   return Refuse("--backend=", job.backend, ": cannot be measured here: its ",
@@ -51,7 +51,7 @@ bool NeedsCommonClock(const BenchConfig& config) {
   return across == Across::kTransfer || across == Across::kMakespan;
 }
 
-// The flag that needs a GPU and why it does; both empty if none does.
+// Returns the flag that needs a GPU and the reason; both empty if none does.
 std::pair<std::string, std::string> NeedsGpu(const BenchConfig& config) {
   if (config.layer == "nccl") return {"--layer=nccl", "NCCL runs on GPUs only"};
   if (config.timing == "events") {
@@ -97,8 +97,8 @@ absl::Status CheckDevice(const BenchConfig& config, const Job& job) {
   return absl::OkStatus();
 }
 
-// What a hierarchical all-reduce needs to have levels, as far as it is known
-// before the ranks meet. Other collectives are refused by name.
+// Checks the requirements of a hierarchical all-reduce, as far as they are
+// known before the ranks connect. Other collectives are rejected by name.
 absl::Status CheckLevels(const BenchConfig& config, const Job& job) {
   if (config.layer != "hierarchical" ||
       std::none_of(config.collectives.begin(), config.collectives.end(),
@@ -128,7 +128,7 @@ absl::Status CheckSizes(const BenchConfig& config, const Job& job) {
       *std::max_element(config.sizes.begin(), config.sizes.end()));
 }
 
-// CheckSizes, unless no collective has buffers.
+// Calls CheckSizes unless no collective has buffers.
 absl::Status CheckSizesOfCollectives(const BenchConfig& config,
                                      const Job& job) {
   const bool have_buffers =
@@ -159,8 +159,8 @@ absl::Status CheckTraffic(const BenchConfig& config) {
       "--traffic, --traffic_skew: only for --collectives=all_to_all_v");
 }
 
-// NCCL matches messages by their order, and blocks where two ranks both send
-// first and nothing launches the calls together.
+// NCCL matches messages by their order, and deadlocks if two ranks both send
+// first without grouping the calls.
 absl::Status CheckBackend(const RecordedTraffic& recorded, const Job& job) {
   if (job.backend != "nccl" || recorded.backend == "nccl")
     return absl::OkStatus();
@@ -187,7 +187,7 @@ std::vector<Turn> TurnsOf(const BenchConfig& config, const Plan& plan) {
   return {Turn::kFirstGroup, Turn::kAllGroups};
 }
 
-// CheckCase, and refuses collectives that overlap does not support.
+// CheckCase, and rejects collectives that overlap does not support.
 absl::Status CheckCaseOfOverlap(const SweepCase& item,
                                 const BenchConfig& config, const Job& job,
                                 const Plan& plan) {

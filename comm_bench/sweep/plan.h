@@ -1,6 +1,6 @@
-// What will be measured, and every reason why it cannot be: all refusals of
-// what flags mean together, and of the files that they name, are here, and come
-// before anything runs.
+// The measurements to make, and every reason why they are impossible: all
+// errors about combinations of flags, and about the files they name, are
+// produced here, before anything runs.
 #ifndef RANKWISE_COMM_BENCH_SWEEP_PLAN_H_
 #define RANKWISE_COMM_BENCH_SWEEP_PLAN_H_
 
@@ -18,18 +18,18 @@
 
 namespace rankwise::comm_bench {
 
-// What is known of the ranks that will measure.
+// Properties of the ranks that will measure.
 struct Job {
   int world_size = 1;
   int ranks_of_host = 1;
   std::string backend = "gloo";
-  std::string launcher = "";  // "nproc": this program started the ranks
+  std::string launcher = "";  // "nproc": this program launched the ranks
   std::optional<c10::Device> device =
-      std::nullopt;          // of a rank; none: not known yet
-  int64_t memory_bytes = 0;  // of the host; 0: not known
+      std::nullopt;          // of a rank; nullopt if not yet known
+  int64_t memory_bytes = 0;  // of the host; 0 if unknown
 };
 
-// One block of the table: everything but the size.
+// One block of the table: all properties except the size.
 struct SweepCase {
   const Collective* collective = nullptr;
   c10::ScalarType dtype = c10::ScalarType::Float;
@@ -37,37 +37,37 @@ struct SweepCase {
   bool in_place = false;
 };
 
-// Which groups make a row's calls; the others wait.
+// The groups that make a row's calls; the others wait.
 enum class Turn { kFirstGroup, kAllGroups };
 
 struct Plan {
-  // Of a sweep: the groups that run at the same time, as ranks of the job,
-  // rank 0 in the first; empty: one of all ranks.
+  // Concurrent groups of a sweep, as job ranks, rank 0 in the first; empty: one
+  // group of all ranks.
   std::vector<std::vector<int>> groups = {};
-  std::vector<Turn> turns = {Turn::kAllGroups};  // of a sweep's call
-  // Of a group; uniform unless all_to_all_v is measured.
+  std::vector<Turn> turns = {Turn::kAllGroups};  // for a sweep's calls
+  // of a group; uniform except for all_to_all_v
   TrafficMatrix traffic;
-  // Of a sweep and of overlap: all requested combinations that can run.
+  // sweep, overlap: all requested combinations that can run
   std::vector<SweepCase> cases = {};
-  // One sentence for each combination that cannot run; filled only if
+  // One sentence for each combination that cannot run; only if
   // config.skip_unsupported.
   std::vector<std::string> left_out = {};
-  // Of replay: what is repeated.
+  // replay: the steps to repeat
   std::optional<RecordedTraffic> recorded = std::nullopt;
-  // Of units: bytes of each, in order of forward.
+  // units: bytes of each, in forward order
   std::vector<int64_t> units = {};
 };
 
-// The most ranks that run as threads of this process: one row of 10,000 takes
+// Maximum number of ranks as threads of this process: a row with 10,000 takes
 // about 30 s and 2 GB on two cores.
 inline constexpr int kMostPretendedRanks = 10'000;
 
-// Whether one process stands for all ranks of this backend (backends.h); false
+// Whether one process simulates all ranks of this backend (backends.h); false
 // for auto.
 bool PretendsPeers(const std::string& backend);
 
-// What each binary will measure. InvalidArgument, by the flag's name and with
-// what to do, for all that cannot be measured by these ranks as far as they are
+// Return the measurements of each binary. InvalidArgument, with the flag and a
+// remedy, for anything that these ranks cannot measure, as far as they are
 // known.
 absl::StatusOr<Plan> MakeSweepPlan(const BenchConfig& config, const Job& job);
 absl::StatusOr<Plan> MakePairsPlan(const BenchConfig& config, const Job& job);
@@ -78,56 +78,56 @@ absl::StatusOr<Plan> MakeOverlapPlan(const BenchConfig& config, const Job& job);
 absl::StatusOr<Plan> MakeReplayPlan(const BenchConfig& config, const Job& job);
 absl::StatusOr<Plan> MakeUnitsPlan(const BenchConfig& config, const Job& job);
 
-// Whether as many ranks may run as threads of this process.
+// Checks that this number of ranks can run as threads of this process.
 absl::Status CheckRanks(const Job& job);
 
-// Whether each rank's buffers of `bytes` fit into the host's memory. `flag`
-// asks for them; `at_a_time` follows the number of bytes.
+// Checks that each rank's buffers of `bytes` fit into the host's memory. `flag`
+// requested them; messages append `at_a_time` to the number of bytes.
 absl::Status CheckMemory(const BenchConfig& config, const Job& job,
                          absl::string_view flag, int64_t bytes,
                          absl::string_view at_a_time = "");
 
-// Whether the case can be measured by `job`.
+// Checks that `job` can measure the case.
 using CaseCheck = absl::Status (*)(const SweepCase& item,
                                    const BenchConfig& config, const Job& job,
                                    const Plan& plan);
 absl::Status CheckCase(const SweepCase& item, const BenchConfig& config,
                        const Job& job, const Plan& plan);
 
-// Adds all combinations of the configuration to plan.cases, or to plan.left_out
-// what `check` refuses.
+// Adds all combinations of the configuration to plan.cases, or, if `check`
+// rejects them, to plan.left_out.
 absl::Status AddCases(const BenchConfig& config, const Job& job,
                       CaseCheck check, Plan& plan);
 
-// config.measure, completed for a rank on `device`: whether events time it, and
-// whether NCCL's choices are read.
+// Returns config.measure, completed for a rank on `device`: whether events are
+// used for timing, and whether NCCL's choices are read.
 MeasureConfig MeasureOn(c10::Device device, const BenchConfig& config);
 // For a ladder: --timing=auto is the host's clock, as the lower rungs have no
 // events.
 MeasureConfig MeasureLadderOn(c10::Device device, BenchConfig config);
 
-// min, min * factor, ... and max, which comes last even where no power of the
-// factor meets it. Requires 1 <= min <= max and factor > 1.
+// Returns min, min * factor, ..., and max as the last value, even if it is not
+// a power of the factor times min. Requires 1 <= min <= max and factor > 1.
 std::vector<int64_t> GeometricSizes(int64_t min, int64_t max, double factor);
 
-// A call of about `bytes` in a group of as many ranks as plan.traffic has;
-// rank, device and memory are left open.
+// Returns a call of about `bytes` in a group of plan.traffic's number of ranks;
+// rank, device and memory are unset.
 Call CallOf(const SweepCase& item, const BenchConfig& config, const Plan& plan,
             int64_t bytes);
 
-// A call of a block. `note` is a comment for the user if a size that was named
-// is rounded; "" if it is not, or if it is one of a range of sizes.
+// A call of a block. `note` is a comment for the user if an explicitly
+// requested size was rounded; otherwise "".
 struct SizedCall {
   Call call;
   std::string note;
-  bool repeats = false;  // the call before it, to which it was rounded too
+  bool repeats = false;  // rounded to the same size as the previous call
 };
 
-// At every size of the sweep.
+// Returns the calls at every size of the sweep.
 std::vector<SizedCall> CallsOf(const SweepCase& item, const BenchConfig& config,
                                const Plan& plan);
 
-// config.measure.timing for making groups: by default few iterations.
+// Returns config.measure.timing for creating groups: few iterations by default.
 TimingConfig TimingOfGroups(const BenchConfig& config);
 
 }  // namespace rankwise::comm_bench

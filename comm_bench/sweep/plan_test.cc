@@ -45,7 +45,7 @@ TEST(MakeSweepPlanTest, WhatABackendLacksIsRefusedOrLeftOut) {
   config.skip_unsupported = true;
   const Plan gloo = *MakeSweepPlan(config, {.world_size = 2});
   const Plan mpi = *MakeSweepPlan(config, {.world_size = 2, .backend = "mpi"});
-  // all_reduce, reduce_scatter and reduce of four floating-point types.
+  // all_reduce, reduce_scatter and reduce with four floating-point types.
   EXPECT_EQ(mpi.cases.size() + 12, gloo.cases.size());
   EXPECT_EQ(mpi.left_out.size(), gloo.left_out.size() + 12);
   config = AllReduce();
@@ -229,7 +229,7 @@ RecordedTransfer ReduceScatter(int64_t bytes) {
   return event;
 }
 
-// A new recording, in which rank 0 made these calls.
+// Writes a new recording, in which rank 0 made these calls.
 std::string Recording(RunRecord run,
                       const std::vector<RecordedTransfer>& events = {}) {
   static int number = 0;
@@ -296,7 +296,7 @@ TEST(MakeUnitsPlanTest, RecordedUnitsMustFitToo) {
               StartsWith("--replay: 2 MiB at a time is above the limit of "));
 }
 
-// Why a recording cannot say which units there are.
+// Returns why a recording does not determine the units.
 std::string UnitsRefusal(const RunRecord& run, const RecordedTransfer& event) {
   BenchConfig config;
   config.replay_file = Recording(run, {event});

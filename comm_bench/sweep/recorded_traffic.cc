@@ -22,8 +22,8 @@
 namespace rankwise::comm_bench {
 namespace {
 
-// No buffer is larger: a damaged number must not overflow what is computed from
-// it.
+// Upper bound of a buffer's size, so that damaged values cannot overflow
+// computations.
 constexpr int64_t kMostBytes = int64_t{1} << 50;
 
 using RanksOfStep = std::map<int64_t, TrafficRecord>;  // by rank
@@ -137,8 +137,8 @@ absl::Status CheckEvent(const TrafficRecord& record,
   return CheckGroup(record, event, world_size);
 }
 
-// Both sides of a channel, or all ranks of a group, by who: what each calls, in
-// order.
+// Calls in order, by caller: of both sides of a channel, or of all ranks of a
+// group.
 using Calls = std::map<int64_t, std::vector<std::string>>;
 
 absl::Status CheckSame(const TrafficRecord& record, const std::string& where,
@@ -163,7 +163,7 @@ absl::Status CheckSame(const TrafficRecord& record, const std::string& where,
       ", is called by ", calls.size(), " of its ", expected, " ranks only"));
 }
 
-// What must agree, by whom it is between.
+// Calls that must agree, by the ranks involved.
 struct Matching {
   using Group = std::vector<int64_t>;
   std::map<std::tuple<int64_t, int64_t, Group>, Calls> channels;  // from, to
@@ -216,8 +216,8 @@ std::vector<TimedAction> TimedActions(const TrafficRecord& record) {
   return actions;
 }
 
-// By group: when its collectives that end on all its ranks together did so on
-// this one.
+// Times on this rank of the ends of collectives that end on all ranks of a
+// group together, by group.
 using CommonEnds = std::map<std::vector<int64_t>, std::vector<double>>;
 
 CommonEnds CommonEndsOf(const TrafficRecord& record, size_t world_size) {
@@ -231,8 +231,8 @@ CommonEnds CommonEndsOf(const TrafficRecord& record, size_t world_size) {
   return ends;
 }
 
-// Seconds by which the second rank began the step after the first; none without
-// a common end.
+// Returns how much later the second rank started the step; nullopt without a
+// common end.
 std::optional<double> SecondsApart(const CommonEnds& first,
                                    const CommonEnds& second) {
   std::vector<double> apart;
@@ -248,8 +248,8 @@ std::optional<double> SecondsApart(const CommonEnds& first,
   return Median(std::move(apart));
 }
 
-// Seconds by which each rank began the step after the lowest of those that a
-// chain of groups connects it to.
+// Returns how much later each rank started the step than the lowest rank
+// connected to it by a chain of groups.
 std::vector<double> StartOffsets(const std::vector<TrafficRecord>& step) {
   std::vector<CommonEnds> ends;
   for (const TrafficRecord& record : step)
@@ -364,7 +364,8 @@ absl::StatusOr<RecordedTraffic> ReadTraffic(const std::string& file,
 std::vector<ReplayAction> PlanReplay(const TrafficRecord& record,
                                      double lead_in_seconds) {
   std::vector<ReplayAction> plan;
-  std::vector<size_t> unseen;  // started; their recorded end was not waited for
+  // started, but without a wait for their recorded end
+  std::vector<size_t> unseen;
   double cursor = lead_in_seconds;
   for (TimedAction& timed : TimedActions(record)) {
     ReplayAction action = std::move(timed.action);

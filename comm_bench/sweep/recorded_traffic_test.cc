@@ -148,7 +148,7 @@ TEST(CheckTrafficTest, MessagesThatDoNotArrive) {
             "bytes, is called by 1 of its 2 ranks only");
 }
 
-// Ranks may take the messages of two groups in different orders.
+// Ranks may receive the messages of two groups in different orders.
 TEST(CheckTrafficTest, MessagesAreInOrderWithinTheirGroup) {
   EXPECT_EQ(Refusal({Event("send", 3, 1), Event("send", 5, 1, {1, 0})},
                     {Event("recv", 5, 0, {1, 0}), Event("recv", 3, 0)}),
@@ -179,7 +179,7 @@ TEST(CheckTrafficTest, PeersGroupsAndBuffersThatCannotBe) {
   odd.bytes = 13;
   EXPECT_THAT(Refusal({odd}, {}),
               HasSubstr(": all_reduce of 3 float32 in 13 bytes"));
-  odd.count = (int64_t{1} << 62) + 3;  // four times that is 12 modulo 2^64
+  odd.count = (int64_t{1} << 62) + 3;  // four times the count is 12 modulo 2^64
   odd.bytes = 12;
   EXPECT_THAT(Refusal({odd}, {}), HasSubstr(" float32 in 12 bytes"));
   odd.count = int64_t{1} << 50;

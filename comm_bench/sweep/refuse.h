@@ -6,7 +6,7 @@
 
 namespace rankwise::comm_bench {
 
-// InvalidArgument with the parts' text.
+// Returns InvalidArgument with the concatenated parts.
 template <typename... Parts>
 absl::Status Refuse(const Parts&... parts) {
   return absl::InvalidArgumentError(absl::StrCat(parts...));

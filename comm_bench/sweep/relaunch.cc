@@ -27,10 +27,10 @@
 namespace rankwise::comm_bench {
 namespace {
 
-// What was measured alike, by launch.
+// records of equal measurements, by launch
 using Launches = std::map<int64_t, CollectiveRow>;
 
-// What a launch measures twice becomes two rows.
+// Repeated measurements within a launch become separate rows.
 std::vector<Launches> SortIntoRows(absl::Span<const CollectiveRecord> records) {
   std::vector<const CollectiveRecord*> pointers;
   for (const CollectiveRecord& record : records) pointers.push_back(&record);
@@ -137,7 +137,7 @@ std::string FormatLine(const LaunchSpread& spread) {
   return absl::StrCat(line, GroupRemark(call), "\n");
 }
 
-// An empty file in the temporary folder; "" where none can be made.
+// Creates an empty file in the temporary folder; returns "" on failure.
 std::string MakeSampleFile() {
   std::error_code ignored;
   std::string path = (std::filesystem::temp_directory_path(ignored) /
@@ -149,7 +149,7 @@ std::string MakeSampleFile() {
   return path;
 }
 
-// The records in a file; 0 where there is no such file yet.
+// Returns the number of records in a file; 0 if it does not exist yet.
 int64_t CountRecords(const std::string& path) {
   const auto read =
       VisitRecords(path, {.tolerate_torn_lines = true},
@@ -157,8 +157,8 @@ int64_t CountRecords(const std::string& path) {
   return read.ok() ? read->records : 0;
 }
 
-// The samples of the first `launches` launches, behind the `earlier` records of
-// other runs.
+// Returns the samples of the first `launches` launches, after the `earlier`
+// records of other runs.
 absl::StatusOr<std::vector<CollectiveRecord>> SamplesIn(const std::string& path,
                                                         int64_t earlier,
                                                         int launches) {
@@ -232,7 +232,7 @@ int Relaunch(const BenchConfig& config, const LaunchConfig& launch, int argc,
     code = LaunchOnce(ended, path, launch, argc, argv);
     if (code == 0) ++ended;
   }
-  // What has ended is compared also when the others never will.
+  // Compares the completed launches even if the others failed.
   absl::Status compared;
   if (ended >= 2) compared = PrintComparison(path, earlier, ended);
   if (own) {

@@ -39,7 +39,7 @@ std::vector<LaunchSpread> Compared(const std::vector<CollectiveRecord>& all) {
   return rows.ok() ? *rows : std::vector<LaunchSpread>();
 }
 
-// Two launches, of which the second is a third slower.
+// Two launches, the second a third slower.
 std::vector<CollectiveRecord> TwoLaunches() {
   return {RecordOf(0, 0, {1, 2, 3, 4, 5}), RecordOf(0, 1, {1, 1, 1, 1, 1}),
           RecordOf(1, 0, {4, 4, 4, 4, 4}), RecordOf(1, 1, {1, 3, 4, 5, 7})};
@@ -77,14 +77,14 @@ TEST(CompareLaunches, LeavesOutLateIterationsAndHalvesRoundTrips) {
   EXPECT_TRUE(std::isnan(rows[0].high_seconds)) << "one launch";
 }
 
-// The iterations of one launch: what the launch adds, then a drift in which
-// each iteration keeps most of what the one before it had, then noise.
+// Returns the iterations of one launch: an offset of the launch, autocorrelated
+// drift, and noise.
 std::vector<double> DriftingLaunch(std::mt19937_64& random) {
   constexpr double kSeconds = 1e-3, kBetween = 0.03, kKept = 0.95;
   constexpr double kDrift = 0.01, kNoise = 0.01;
   std::normal_distribution<double> normal;
   const double launch = kBetween * normal(random);
-  // From the first iteration on as wide as later.
+  // Starts in the stationary distribution.
   double drift = kDrift / std::sqrt(1 - kKept * kKept) * normal(random);
   std::vector<double> seconds(40);
   for (double& one : seconds) {
@@ -94,8 +94,8 @@ std::vector<double> DriftingLaunch(std::mt19937_64& random) {
   return seconds;
 }
 
-// Launches vary and iterations drift, and the true time is 1 ms: 95 % of the
-// intervals hold it, however many launches there are.
+// Launches vary and iterations drift around 1 ms: 95 % of the intervals contain
+// it, for any number of launches.
 TEST(CompareLaunches, IntervalsHoldTheTrueTimeAsOftenAsTheySay) {
   constexpr int kStudies = 2000;
   std::mt19937_64 random(13);

@@ -48,7 +48,7 @@ TEST(ReplayPlanTest, BucketsAreStartedWhenTheirGradientsWere) {
   EXPECT_EQ(Text(plan), "start 0; start 1; start 2 after 0; ");
   EXPECT_DOUBLE_EQ(plan[0].gap_seconds, 0.5);
   EXPECT_DOUBLE_EQ(plan[1].gap_seconds, 1);
-  // Hidden: its end counts only where it has not come after the gap.
+  // Hidden: its end matters only if it has not come by the end of the gap.
   EXPECT_DOUBLE_EQ(plan[2].gap_seconds, 3);
 }
 
@@ -80,7 +80,7 @@ TEST(ReplayPlanTest, TheLeadInIsThatOfTheEarliestRank) {
   EXPECT_THAT(LeadInSeconds({Step({})}), ElementsAre(0));
 }
 
-// By their own clocks; the second rank began 3 after the first.
+// By each rank's clock; the second rank started 3 s after the first.
 TEST(ReplayPlanTest, CommonEndsTellHowFarApartRanksBegan) {
   const TrafficRecord first =
       Step({Event("broadcast", 4, 9), Event("all_reduce", 5, 10),
@@ -99,8 +99,8 @@ RecordedTransfer InGroup(const std::vector<int64_t>& ranks, double start,
   return event;
 }
 
-// Ranks 0 and 1, and 1 and 2, have a group; rank 3 has none with them. Rank 1
-// began 3 after rank 0, rank 2 another 2 later.
+// Ranks 0 and 1, and 1 and 2, share a group; rank 3 shares none. Rank 1 started
+// 3 s after rank 0, rank 2 another 2 s later.
 TEST(ReplayPlanTest, GroupsThatShareRanksTellHowFarApartTheOthersBegan) {
   EXPECT_THAT(LeadInSeconds(
                   {Step({InGroup({0, 1}, 8, 10)}),

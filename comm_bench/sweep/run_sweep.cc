@@ -36,7 +36,7 @@ absl::StatusOr<std::unique_ptr<Layer>> ConnectLayer(const BenchConfig& config,
   return MakeC10dLayer(rank.group);
 }
 
-// The measurement of the group alone, whose ranks are renumbered.
+// Returns the configuration for the group alone, whose ranks are renumbered.
 MeasureConfig ForPlaces(const std::vector<int>& ranks, MeasureConfig measure) {
   std::vector<double>& arrivals = measure.timing.arrival_seconds;
   arrivals.resize(ranks.back() + 1, 0);
@@ -46,7 +46,7 @@ MeasureConfig ForPlaces(const std::vector<int>& ranks, MeasureConfig measure) {
   return measure;
 }
 
-// Prints which ranks take part in the rows.
+// Prints the ranks that take part in the rows.
 void PrintGroups(const BenchConfig& config, const Plan& plan,
                  const BenchRank& rank) {
   const bool alone = plan.turns.front() == Turn::kFirstGroup;
@@ -60,7 +60,7 @@ void PrintGroups(const BenchConfig& config, const Plan& plan,
       "; times over all ranks taking part, bandwidths of one group\n"));
 }
 
-// "alpha 45.20 us, beta 0.25 ns/B (4 GB/s), median error 3.1 %".
+// Returns "alpha 45.20 us, beta 0.25 ns/B (4 GB/s), median error 3.1 %".
 std::string FormatCost(const CostCurve& cost) {
   const double beta_ns = cost.line.beta_seconds_per_byte * 1e9;
   const std::string bandwidth =
@@ -71,7 +71,7 @@ std::string FormatCost(const CostCurve& cost) {
       cost.median_relative_error * 100);
 }
 
-// Measures the rows of one sweep, one after the other.
+// Measures the rows of a sweep, one after the other.
 struct Sweep {
   const BenchConfig& config;
   const Plan& plan;
@@ -81,7 +81,7 @@ struct Sweep {
   int rows = 0, wrong_rows = 0;
   std::string first_wrong = "";
 
-  // Prints one block, with the fits of its costs below it.
+  // Prints one block, followed by its cost fits.
   absl::Status RunCase(const SweepCase& item) {
     std::map<Turn, CallSeconds> medians;
     for (const SizedCall& next : CallsOf(item, config, plan)) {
@@ -103,14 +103,14 @@ struct Sweep {
       const char* who = turn == Turn::kFirstGroup ? "alone: "
                         : medians.size() > 1      ? "all: "
                                                   : "";
-      // A single size means a call without data, which has no line.
+      // A single size means a call without data, which has no cost line.
       if (cost.ok() && cost->points.size() > 1)
         rank.output->Print(absl::StrCat("# ", who, FormatCost(*cost), "\n"));
     }
     return absl::OkStatus();
   }
 
-  // OK, or how much was wrong in all blocks.
+  // Returns OK, or the number of wrong rows in all blocks.
   absl::Status Verdict() const {
     if (wrong_rows == 0) return absl::OkStatus();
     return absl::DataLossError(
@@ -118,7 +118,7 @@ struct Sweep {
                      " had wrong results; ", first_wrong));
   }
 
-  // The first group's row, for which the others wait; without samples on these.
+  // Measures the first group's row; the other ranks wait and get no samples.
   absl::StatusOr<Measurement> MeasureAlone(const Collective& collective,
                                            const Call& call) {
     absl::StatusOr<Measurement> measured = Measurement();
@@ -135,7 +135,7 @@ struct Sweep {
     return measured;
   }
 
-  // `alone`: the times of the first group's row, if there is one.
+  // `alone`: times of the first group's row, if any.
   absl::StatusOr<Row> RunRow(const Collective& collective, Call call, Turn turn,
                              const Summary& alone) {
     call.rank = layer.rank();

@@ -10,16 +10,16 @@
 
 namespace rankwise::comm_bench {
 
-// Collective. Prints and records row by row. Cancelled after Ctrl-C, with what
-// was measured kept; DataLoss, at the end, where a result was wrong. Throws
-// what a failed call throws.
+// Collective. Prints and records row by row. Cancelled after Ctrl-C, with the
+// results so far saved; DataLoss, at the end, if a result was wrong. Throws the
+// exceptions of failed calls.
 absl::Status RunSweep(const BenchConfig& config, const Plan& plan,
                       const BenchRank& rank);
 
-// Cancelled: "interrupted; 3 rows were measured".
+// Returns Cancelled: "interrupted; 3 rows were measured".
 absl::Status Interrupted(int64_t count, absl::string_view what);
 
-// Says what the plan has left out.
+// Prints the combinations that the plan leaves out.
 void PrintLeftOut(const Plan& plan, const BenchRank& rank);
 
 }  // namespace rankwise::comm_bench

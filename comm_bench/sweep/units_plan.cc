@@ -1,5 +1,5 @@
-// Which units of sharded data parallelism are measured: those of the flags, or
-// of a trainer's records.
+// The units of sharded data parallelism to measure: from flags, or from a
+// trainer's records.
 
 #include <algorithm>
 
@@ -11,13 +11,13 @@
 namespace rankwise::comm_bench {
 namespace {
 
-// The most bytes of buffers that a step of RunUnits holds at a time. ZeRO 3: a
-// few gathers and reductions, of consecutive units. ZeRO 1 and 2: all gathers
-// and a few reductions.
+// Returns the peak bytes of buffers in a step of RunUnits. ZeRO 3: a few
+// gathers and reductions of consecutive units. ZeRO 1 and 2: all gathers and a
+// few reductions.
 int64_t MostAtATime(const BenchConfig& config,
                     const std::vector<int64_t>& units) {
   const auto in_a_row = [&](size_t count) {
-    double sum = 0, most = 0;  // these sums may be above the largest int64_t
+    double sum = 0, most = 0;  // sums may exceed int64_t
     for (size_t i = 0; i < units.size(); ++i) {
       sum += static_cast<double>(units[i]);
       if (i >= count) sum -= static_cast<double>(units[i - count]);
@@ -32,8 +32,8 @@ int64_t MostAtATime(const BenchConfig& config,
   return static_cast<int64_t>(std::min(most, 0x1p62));
 }
 
-// Whether each reduce-scatter is that of a whole unit, once a step, and in the
-// type that the benchmark uses.
+// Checks that each reduce-scatter is of a whole unit, once per step, and in the
+// benchmark's type.
 absl::Status CheckRecordsUnits(const RecordedTraffic& recorded) {
   const auto refuse = [&](const auto&... why) {
     return Refuse(recorded.file, ": ", why..., ", or give --units");
@@ -65,7 +65,7 @@ absl::Status CheckRecordsUnits(const RecordedTraffic& recorded) {
   return absl::OkStatus();
 }
 
-// Backward reduces each unit once, the last of forward first.
+// Backward reduces each unit once, in reverse forward order.
 absl::StatusOr<std::vector<int64_t>> RecordedUnits(const std::string& file,
                                                    int world_size) {
   ASSIGN_OR_RETURN(const RecordedTraffic recorded,

@@ -25,7 +25,7 @@ std::string TextOf(absl::Span<const double> letters) {
   return text;
 }
 
-// Between names and values; in neither.
+// Separates names and values; contained in neither.
 constexpr char kSeparator[] = "\x1f";
 
 std::string Show(const Flags& flags, const std::string& name) {

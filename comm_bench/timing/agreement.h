@@ -14,30 +14,29 @@
 
 namespace rankwise::comm_bench {
 
-// The same on every rank: whether `stop` is set on any of them. Null: never set
-// on this rank.
+// Returns, on every rank, whether `stop` is set on any of them. nullptr: never
+// set on this rank.
 bool AnyStopped(Control& control, const std::atomic<bool>* stop);
 
-// Returns `own` if it is an error or the status of every rank is OK. Otherwise
-// returns Unavailable, which names the first rank that could not do `what`, so
-// that no rank continues alone.
+// Returns `own` if it is an error, or if the status of every rank is OK.
+// Otherwise returns Unavailable, naming the first rank that could not do
+// `what`, so that no rank continues alone.
 absl::Status AllOk(Control& control, const absl::Status& own,
                    const std::string& what);
 
 // Returns the lowest rank whose `own` is true, or -1.
 int FirstRankWith(Control& control, bool own);
 
-// Every rank's text, by rank: where ranks need the texts of different ranks,
-// such as the first one of their group. Each rank holds all of them.
+// Returns every rank's text, by rank. For texts that differ between ranks, such
+// as those of each group's first rank. Each rank holds all texts.
 std::vector<std::string> GatherTexts(Control& control, const std::string& own);
 
 // Returns `own` of rank `from`, on every rank.
 std::string TextFrom(Control& control, const std::string& own, int from);
 
-// InvalidArgument, the same on every rank, names the first flag that differs, a
-// rank that differs from rank 0, and both values. `flags` are names with
-// values; those that only say where a rank's output goes are the caller's to
-// leave out.
+// InvalidArgument, equal on every rank, names the first flag that differs, a
+// rank that differs from rank 0, and both values. `flags` maps names to values;
+// the caller omits those that only determine a rank's output files.
 absl::Status CheckSameFlags(Control& control,
                             const std::map<std::string, std::string>& flags);
 

@@ -31,14 +31,14 @@ TEST(EstimateTest, AMedianHasTheIntervalOfItsSample) {
 TEST(EstimateTest, ADifferenceReachesAsFarAsBothTogether) {
   const Estimate difference = Difference({10, 7, 11}, {4, 3.5, 8});
   EXPECT_EQ(difference.value, 6);
-  EXPECT_EQ(difference.low, 6 - 5);  // 3 and 4
+  EXPECT_EQ(difference.low, 6 - 5);  // limited by the intervals 3 and 4
   EXPECT_EQ(difference.high, 6 + std::hypot(1, 0.5));
   EXPECT_TRUE(
       std::isnan(Difference({1, 0, 2}, EstimateMedian(Ranks(2))).reach()));
 }
 
-// Of samples that are drawn again and again the intervals hold the true
-// difference at least as often as they say.
+// The intervals of repeatedly drawn samples contain the true difference at
+// least at the nominal rate.
 TEST(EstimateTest, IntervalsOfADifferenceHoldIt) {
   constexpr int kDraws = 4000;
   std::mt19937_64 random(1);
@@ -56,8 +56,8 @@ TEST(EstimateTest, IntervalsOfADifferenceHoldIt) {
   EXPECT_LT(held / static_cast<double>(kDraws), 0.99);
 }
 
-// By hand: medians 4 and 2 apart by a factor of 2; below, the factors 2 and
-// 1.5 together, above, 1.25 and 1.
+// By hand: medians 4 and 2 differ by a factor of 2; the lower side combines the
+// factors 2 and 1.5, the upper side 1.25 and 1.
 TEST(EstimateTest, ARatioHasTheIntervalsOfBothAsFactors) {
   const Estimate ratio = Ratio({4, 2, 5}, {2, 2, 3});
   EXPECT_DOUBLE_EQ(ratio.value, 2);

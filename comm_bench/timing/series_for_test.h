@@ -1,4 +1,4 @@
-// A series from samples of several ranks.
+// Builds a series from samples of several ranks.
 #ifndef RANKWISE_COMM_BENCH_TIMING_SERIES_FOR_TEST_H_
 #define RANKWISE_COMM_BENCH_TIMING_SERIES_FOR_TEST_H_
 
@@ -34,8 +34,8 @@ inline Extent ExtentOfRanks(
   return extent;
 }
 
-// The extents of samples that are [rank][iteration]; ranks beyond the end of
-// `arrival_seconds` were punctual.
+// `seconds` and `start_seconds` are [rank][iteration]; ranks beyond the end of
+// `arrival_seconds` are not delayed.
 inline Series SeriesOfRanks(
     const std::vector<std::vector<double>>& seconds,
     const std::vector<std::vector<double>>& start_seconds,

@@ -14,7 +14,7 @@ using testing::DoubleEq;
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-// Two ranks; rank 1 starts 1 s after rank 0 in iteration 0, before it in
+// Two ranks; rank 1 starts 1 s after rank 0 in iteration 0, and before it in
 // iteration 1.
 Series TwoRanks() { return SeriesOfRanks({{5, 4}, {3, 7}}, {{0, 10}, {1, 8}}); }
 
@@ -48,7 +48,8 @@ TEST(SeriesTest, NothingThatCountsGivesZeros) {
 
 TEST(SeriesTest, QuantilesOfOneToHundred) {
   std::vector<double> seconds;
-  for (int i = 0; i < 50; ++i)  // alternating: a trend would be autocorrelated
+  // alternating, as a trend would be autocorrelated
+  for (int i = 0; i < 50; ++i)
     seconds.insert(seconds.end(), {100.0 - i, 1.0 + i});
   const Series series = SeriesOfRanks({seconds}, {std::vector<double>(100, 0)});
   const Summary summary = Summarize(series, Across::kSlowest);
@@ -62,8 +63,8 @@ TEST(SeriesTest, QuantilesOfOneToHundred) {
   EXPECT_EQ(summary.skew, 0);
 }
 
-// Two ranks whose iterations take `seconds`; rank 0 starts at 0, 1, 2, ..., and
-// rank 1 so much later.
+// Two ranks whose iterations take `seconds`; rank 0 starts at 0, 1, 2, ...,
+// rank 1 with these delays.
 Series WithDelays(const std::vector<double>& delays, double seconds,
                   const std::vector<double>& arrival_seconds = {}) {
   std::vector<std::vector<double>> starts(2);

@@ -17,22 +17,24 @@ namespace {
 using End = Series::End;
 
 constexpr int64_t kFirstBatch = 6;
-// The minimum for ending a series as precise: stopping at the first narrow
-// interval favours intervals that are narrow by chance, and the fewer the
-// samples, the more often that happens.
+// Minimum for ending a series as precise: stopping at the first narrow interval
+// favours intervals that are narrow by chance, more often so with fewer
+// samples.
 constexpr int64_t kFewestToBePrecise = 42;
 constexpr int64_t kLargestBatch = 1 << 20;
-constexpr double kBatchSeconds = 0.2;   // the longest batch
+constexpr double kBatchSeconds = 0.2;   // duration of the longest batch
 constexpr double kWindowSlack = 0.5;    // share of the median duration
 constexpr double kWindowMargin = 2e-4;  // seconds
-constexpr double kWindowGrowth = 16;    // at most
-constexpr double kLateShare = 0.1;  // of a batch: its windows were too short
+constexpr double kWindowGrowth = 16;    // maximum
+// of a batch, above which its windows were too short
+constexpr double kLateShare = 0.1;
 
-// Clocks are compared again after this time.
+// Interval between clock comparisons.
 constexpr double kClockSeconds = 0.1;
-// From the agreement on a window's first start until then.
+// Time from the agreement on a window's first start to that start.
 constexpr double kLeadSeconds = 2e-3;
-constexpr size_t kWidth = 5;  // of the medians that the warm-up compares
+// number of values in the medians compared during warm-up
+constexpr size_t kWidth = 5;
 constexpr double kTolerance = 0.1;
 
 double ArrivalOf(int rank, const std::vector<double>& arrival_seconds) {
@@ -45,25 +47,26 @@ double MedianBefore(const std::vector<double>& values, size_t end) {
   return Median(absl::MakeConstSpan(values).subspan(begin, end - begin));
 }
 
-// All times but durations are on rank 0's clock, since the runner's restart.
+// All times except durations are on rank 0's clock, since the runner's restart.
 struct Batch {
   std::vector<double> seconds, start_seconds;  // of this rank
 
-  // The same on every rank.
+  // equal on every rank
   std::vector<Extent> extents;
-  // kWindow: when the iterations were to start, arrivals left aside; else
-  // empty.
+  // planned starts of iterations under kWindow, without deliberate delays;
+  // otherwise empty
   std::vector<double> planned_seconds;
-  // From the begin of the first batch to the end of this, on the slowest rank.
+  // from the start of the first batch to the end of this one, on the slowest
+  // rank
   double elapsed_seconds = 0;
   double clock_error_seconds = 0;
-  bool stop = false;  // on any rank
+  bool stop = false;  // set on any rank
 
   int64_t iterations() const { return static_cast<int64_t>(extents.size()); }
 };
 
-// Runs iterations on all ranks together. Collective throughout. What the ranks
-// exchange for a batch does not grow with their number: they reduce their
+// Runs iterations on all ranks together. All methods are collective. The data
+// exchanged per batch is independent of the number of ranks, which reduce their
 // samples to extents. The references must outlive it.
 class BatchRunner {
  public:
@@ -79,7 +82,7 @@ class BatchRunner {
     Restart();
   }
 
-  // `window_seconds`: of kWindow, from one planned start to the next.
+  // `window_seconds` is the interval between planned starts under kWindow.
   Batch Run(int64_t count, Sync sync, double window_seconds = 0) {
     RefreshClock();
     Batch batch;
@@ -105,7 +108,7 @@ class BatchRunner {
     return batch;
   }
 
-  // Starts elapsed_seconds anew.
+  // Resets elapsed_seconds.
   void Restart() {
     begin_ = sync_.clock().now();
     origin_ = LatestRootNow();
@@ -113,7 +116,8 @@ class BatchRunner {
   }
 
  private:
-  // All ranks know the same elapsed_, and so do this in the same batch.
+  // elapsed_ is equal on all ranks, so all refresh their clocks in the same
+  // batch.
   void RefreshClock() {
     if (elapsed_ - clock_refreshed_ < kClockSeconds) return;
     clock_refreshed_ = elapsed_;
@@ -133,8 +137,7 @@ class BatchRunner {
     if (arrival_seconds_ > 0) WaitUntil(clock, clock.now() + arrival_seconds_);
   }
 
-  // The smallest of the ranks' values is told as the largest of their
-  // negatives.
+  // Minima over ranks are exchanged as maxima of negated values.
   void Exchange(Batch& batch) {
     const bool failed = config_.failure != nullptr && !config_.failure->ok();
     const bool stopped = stop_ != nullptr && *stop_;
@@ -169,23 +172,23 @@ class BatchRunner {
   const Iteration& iteration_;
   const TimingConfig& config_;
   const std::atomic<bool>* const stop_;
-  const double arrival_seconds_;  // of this rank
+  const double arrival_seconds_;  // this rank's
   ClockSync sync_;
   int64_t next_index_ = 0;
-  double begin_ = 0;            // on this rank's clock
-  double origin_ = 0;           // of the batches' times, on rank 0's clock
-  double elapsed_ = 0;          // at the end of the last batch, on all ranks
-  double clock_refreshed_ = 0;  // as elapsed_
+  double begin_ = 0;    // on this rank's clock
+  double origin_ = 0;   // origin of the batches' times, on rank 0's clock
+  double elapsed_ = 0;  // at the end of the last batch, on the slowest rank
+  double clock_refreshed_ = 0;  // value of elapsed_
 };
 
-// The same on every rank. Zeros without iterations.
+// Equal on every rank. Zeros without iterations.
 struct WarmUp {
-  double iteration_seconds = 0;  // median of the last five, slowest rank
-  double pace_seconds = 0;       // from one iteration to the next
-  bool stop = false;             // on any rank
+  double iteration_seconds = 0;  // median of the last five, on the slowest rank
+  double pace_seconds = 0;       // interval between iterations
+  bool stop = false;             // set on any rank
 };
 
-// Of the warm-up's next batch; 0 when the warm-up is over.
+// Returns the size of the warm-up's next batch; 0 when the warm-up is complete.
 int64_t NextWarmUpCount(const TimingConfig& config,
                         const std::vector<double>& done,
                         double elapsed_seconds) {
@@ -206,8 +209,8 @@ int64_t NextWarmUpCount(const TimingConfig& config,
   return wanted;
 }
 
-// Collective. Ranks line up by barriers where `config` says kWindow, as windows
-// are sized by what is learnt here.
+// Collective. Ranks synchronize by barriers if `config` requests kWindow, as
+// the windows are sized by the results.
 WarmUp RunWarmUp(BatchRunner& runner, const TimingConfig& config) {
   const Sync sync = config.sync == Sync::kNone ? Sync::kNone : Sync::kBarrier;
   WarmUp result;
@@ -237,14 +240,14 @@ double LatestArrival(const TimingConfig& config) {
   return latest;
 }
 
-// Of an iteration, at most: one that measures itself may keep the host longer
-// than it says.
+// Returns an upper bound of an iteration's host time: one that measures itself
+// may occupy the host longer than it reports.
 double HostSeconds(const TimingConfig& config, const WarmUp& warm_up) {
   if (config.own_seconds == nullptr) return warm_up.iteration_seconds;
   return std::max(warm_up.iteration_seconds, warm_up.pace_seconds);
 }
 
-// What is known of a series so far; the same on every rank.
+// The state of a series; equal on every rank.
 class Progress {
  public:
   Progress(const TimingConfig& config, const WarmUp& warm_up)
@@ -291,7 +294,7 @@ class Progress {
     stop_ = batch.stop;
   }
 
-  // Whether, and why, the series is over.
+  // Returns why the series has ended, or nullopt.
   std::optional<End> Ended() const {
     const int64_t done = series_.iterations();
     if (stop_) return End::kInterrupted;
@@ -357,7 +360,7 @@ class Progress {
   Series series_;
   std::vector<double> planned_seconds_;
   double elapsed_seconds_ = 0;
-  double pace_seconds_;  // from one iteration to the next; 0: not known
+  double pace_seconds_;  // interval between iterations; 0 if unknown
   double window_seconds_;
   const double longest_window_seconds_;
   int64_t next_batch_ = kFirstBatch;

@@ -27,8 +27,8 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 using testing::SizeIs;
 
-// One rank whose iteration `index` takes `seconds(index)` on a clock that
-// nothing else moves.
+// Runs one rank whose iteration `index` takes `seconds(index)` on a simulated
+// clock.
 Series OnSimulatedClock(const std::function<double(int64_t)>& seconds,
                         const TimingConfig& config) {
   Series series;
@@ -60,7 +60,7 @@ struct Noise {
   bool tail;
 };
 
-// The share of series, each ended by the precision of its interval, whose
+// Returns the share of series, each ended by its interval's precision, whose
 // interval contains the true median.
 double ShareCovered(const Noise& noise, double truth, int trials) {
   std::mt19937_64 random(7);
@@ -103,7 +103,8 @@ TEST(TimingTest, IntervalsOfSeriesThatEndThemselvesHoldTheTruth) {
   }
 }
 
-// Half a device's iteration is the host's launch, of which it knows nothing.
+// Half of a device's iteration is the host's launch, which the device does not
+// measure.
 TEST(TimingTest, AnIterationMayReportItsOwnSeconds) {
   double own = 0;
   TimingConfig config;
@@ -231,7 +232,7 @@ TEST(TimingTest, AStopDuringWarmUpLeavesAnEmptySeries) {
   });
 }
 
-// All that the others decide from, and each its own samples.
+// All data for decisions is equal; each rank has its own samples.
 TEST(TimingTest, AllRanksReturnTheSame) {
   for (const Sync sync : {Sync::kBarrier, Sync::kWindow, Sync::kNone}) {
     OnFakeRanks(3, {}, [&](FakeRank& rank) {
@@ -257,7 +258,7 @@ TEST(TimingTest, AllRanksReturnTheSame) {
   }
 }
 
-// The reduced samples are what all ranks' samples in one place would give.
+// The reduction equals that of all ranks' samples in one place.
 TEST(TimingTest, ExtentsAreThoseOfAllRanksSamples) {
   OnFakeRanks(3, {}, [](FakeRank& rank) {
     VirtualTime time;
@@ -285,7 +286,7 @@ TEST(TimingTest, ExtentsAreThoseOfAllRanksSamples) {
   });
 }
 
-// Counts what a rank sends and gets beside what is measured.
+// Counts the numbers that a rank exchanges in addition to the measurement.
 class CountingControl : public Control {
  public:
   explicit CountingControl(Control& control) : control_(control) {}
@@ -328,7 +329,7 @@ size_t NumbersExchanged(int world_size) {
   return numbers;
 }
 
-// Else thousands of ranks could not be measured.
+// Required for measurements on thousands of ranks.
 TEST(TimingTest, WhatARankExchangesDoesNotGrowWithTheirNumber) {
   EXPECT_EQ(NumbersExchanged(64), NumbersExchanged(2));
 }
@@ -354,7 +355,7 @@ TEST(TimingTest, RanksStartTogetherInWindows) {
     const Series series =
         TimeIterations(rank.control, [&](int64_t) { time.Advance(1e-3); },
                        {.iterations = 20, .sync = Sync::kWindow});
-    // Half an iteration and a margin longer than an iteration takes.
+    // An iteration plus half of it and a margin.
     const std::vector<double>& starts = series.start_seconds;
     EXPECT_NEAR(starts[5] - starts[4], 1.7e-3, 1e-9);
     EXPECT_EQ(series.extents[5].first_start, series.extents[5].last_start);
@@ -371,12 +372,12 @@ TEST(TimingTest, AnOverrunWindowMakesTheNextOnesLate) {
           time.Advance(index == 4 && rank.control.rank() == 1 ? 0.3 : 2e-3);
         },
         {.warmup = 2, .iterations = 8, .sync = Sync::kWindow});
-    // Those of the same batch.
+    // The late iterations of the same batch.
     EXPECT_THAT(series.late, ElementsAre(3, 4, 5));
   });
 }
 
-// The clock gains a second between any two reads, so every start is late.
+// The clock advances by a second between reads, so every start is late.
 TEST(TimingTest, WindowsThatAreAlwaysMissedDoNotGrowForever) {
   OnFakeRanks(1, {}, [](FakeRank& rank) {
     double now = 0;
@@ -404,7 +405,8 @@ TEST(TimingTest, ARankThatLosesItsCoreAfterTheBarrierIsLate) {
         rank.control,
         [&](int64_t index) {
           time.Advance(1e-3);
-          // The first read is this iteration's end, the second the next start.
+          // The first read is this iteration's end, the second the next one's
+          // start.
           if (index == 5 && rank.control.rank() == 1) until_sleep = 2;
         },
         {.warmup = 2, .iterations = 12}, /*stop=*/nullptr, clock);
