@@ -212,7 +212,7 @@ TEST(OutputTest, HasARowPerMeshAndABarPerSize) {
   EXPECT_THAT(text, HasSubstr("4 ranks, 16 examples a step"));
   EXPECT_THAT(text, HasSubstr("is the fastest"));
   EXPECT_THAT(text, HasSubstr("//trainers:"));
-  const std::string chart = ScalingChart(results, setting);
+  const std::string chart = ScalingChart(results);
   EXPECT_THAT(chart, HasSubstr("      1 |#####"));
   EXPECT_THAT(chart, HasSubstr("100.0 %"));
 }

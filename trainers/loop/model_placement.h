@@ -9,11 +9,27 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "parallel/sharded/order/unit_passes.h"
 #include "parallel/sharded/sharding.h"
 #include "trainers/models/model.h"
 
 namespace rankwise {
+
+// Returns the MiB per unit if `units` (ZeroConfig) is a number.
+inline std::optional<double> UnitMebibytes(const std::string& units) {
+  constexpr double kMostMebibytes = 1 << 20;
+  double mebibytes = 0;
+  const bool fits = absl::SimpleAtod(units, &mebibytes) && mebibytes > 0 &&
+                    mebibytes <= kMostMebibytes;
+  return fits ? std::optional(mebibytes) : std::nullopt;
+}
+
+// Returns whether `units` is valid: "block", "layer" or a number of MiB.
+inline bool IsUnits(const std::string& units) {
+  return units == "block" || units == "layer" ||
+         UnitMebibytes(units).has_value();
+}
 
 // Sharding by sharded data parallelism among `ranks` (Rajbhandari et al. 2020,
 // "ZeRO", section 5), of every tensor along its first dimension: the optimizer

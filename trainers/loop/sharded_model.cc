@@ -7,15 +7,12 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "third_party/absl/status_macros.h"
 #include "trainers/loop/recompute.h"
 
 namespace rankwise {
 namespace {
-
-constexpr double kMostMebibytes = 1 << 20;
 
 // Adds a layer's parameters that no earlier unit has, as one unit or several.
 void AddUnits(const Model& model, size_t layer, bool one,
@@ -84,18 +81,6 @@ std::vector<torch::Tensor> TensorsOf(
 }
 
 }  // namespace
-
-std::optional<double> UnitMebibytes(const std::string& units) {
-  double mebibytes = 0;
-  const bool fits = absl::SimpleAtod(units, &mebibytes) && mebibytes > 0 &&
-                    mebibytes <= kMostMebibytes;
-  return fits ? std::optional(mebibytes) : std::nullopt;
-}
-
-bool IsUnits(const std::string& units) {
-  return units == "block" || units == "layer" ||
-         UnitMebibytes(units).has_value();
-}
 
 Sharding ShardingOf(const ZeroConfig& zero, const Worker& worker) {
   return {.config = zero.sharding,

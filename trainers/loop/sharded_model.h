@@ -5,7 +5,6 @@
 
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -27,10 +26,6 @@ struct ZeroConfig {
   int shard_ranks = 0;     // ranks per copy of the state; 0 for all along dp
   bool recompute = false;  // layers store only their input
 };
-
-// Whether `units` is valid as above, and its MiB if it is a number.
-bool IsUnits(const std::string& units);
-std::optional<double> UnitMebibytes(const std::string& units);
 
 // Returns the rank's part of its model, for ComputeMemory.
 Sharding ShardingOf(const ZeroConfig& zero, const Worker& worker);

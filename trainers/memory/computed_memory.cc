@@ -10,7 +10,6 @@
 #include "absl/algorithm/container.h"
 #include "parallel/sharded/order/unit_bytes.h"
 #include "parallel/sharded/order/unit_passes.h"
-#include "trainers/loop/sharded_model.h"
 #include "trainers/loop/step_bytes.h"
 
 namespace rankwise {
