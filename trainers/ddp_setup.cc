@@ -129,11 +129,11 @@ absl::StatusOr<std::unique_ptr<DdpSetup>> DdpSetup::Create(
   RETURN_IF_ERROR(setup->ChooseAllReduceByFlag());
   RETURN_IF_ERROR(setup->MakeEngine());
   DdpSetup* const made = setup.get();
-  run.KeepEngine({[made] { return made->engine_->BucketOrder(); },
-                  [made](const std::string& order) {
-                    made->engine_->UseBucketOrder(order);
-                  },
-                  /*own_buffers=*/!absl::GetFlag(FLAGS_broadcast_buffers)});
+  run.SetEngineState({[made] { return made->engine_->BucketOrder(); },
+                      [made](const std::string& order) {
+                        made->engine_->UseBucketOrder(order);
+                      },
+                      /*own_buffers=*/!absl::GetFlag(FLAGS_broadcast_buffers)});
   return setup;
 }
 

@@ -113,12 +113,13 @@ void SayOnce(const Worker& worker, const std::string& line) {
 }
 
 // Runs the trainer. The communicator must still exist, to explain failures.
-absl::Status Guarded(const Trainer& trainer, Job& job, const Worker& worker) {
+absl::Status RunAndExplain(const Trainer& trainer, Job& job,
+                           const Worker& worker) {
   RETURN_IF_ERROR(CheckRank(trainer, job, worker));
   TrainConfig& config = job.config;
   // Otherwise --device=cuda:1 would also create a context on GPU 0.
   const c10::DeviceGuard device(worker.device);
-  SayOnce(worker, TakePeak(worker, config));
+  SayOnce(worker, SetPeak(worker, config));
   // By default PyTorch lets convolutions round; here the flag sets both.
   at::globalContext().setAllowTF32CuBLAS(config.tf32);
   at::globalContext().setAllowTF32CuDNN(config.tf32);
@@ -160,7 +161,7 @@ absl::Status RunAlone(const Trainer& trainer, const CommandLine& line,
   SayOnce(worker, WhyOnCpu(device, worker.device, env, hardware));
   ASSIGN_OR_RETURN(Job job, PlanJob(trainer, line.train, /*world_size=*/1));
   if (!job.parallelism.devices.empty()) TakeDevices(job, worker);
-  return Guarded(trainer, job, worker);
+  return RunAndExplain(trainer, job, worker);
 }
 
 // Connects the ranks and lays them out as the trainer's mesh.
@@ -180,7 +181,7 @@ absl::Status RunConnected(const Trainer& trainer, const CommandLine& line,
   worker.layout = worker.mesh->layout();
   worker.comm = comm.get();
   job.config.model.split.context_place = worker.coordinate("cp");
-  const absl::Status status = Guarded(trainer, job, worker);
+  const absl::Status status = RunAndExplain(trainer, job, worker);
   worker.comm = nullptr;
   worker.mesh.reset();  // before the communicator
   return status;
@@ -211,7 +212,7 @@ absl::Status RunRank(const Trainer& trainer, const CommandLine& line,
 }
 
 // --dry_run: the first rank of a job prints the memory of all ranks.
-absl::Status SayMemory(const Trainer& trainer, const CommandLine& line) {
+absl::Status PrintMemory(const Trainer& trainer, const CommandLine& line) {
   RankEnv env;
   env.world_size = line.launch.nproc;
   if (InsideLauncher()) {
@@ -269,7 +270,7 @@ int TrainerMain(int argc, char** argv, const Trainer& trainer) {
     return kBadUsage;  // for every error in the flags
   }
   if (line->train.output.dry_run) {
-    const absl::Status said = SayMemory(trainer, *line);
+    const absl::Status said = PrintMemory(trainer, *line);
     return said.ok() ? 0 : Report(trainer.name, said);
   }
   if ((line->launch.nproc > 1 || line->launch.max_restarts > 0) &&

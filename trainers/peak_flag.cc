@@ -60,7 +60,7 @@ void CheckPeakFlag(FlagChecks& checks) {
   checks.OneOf("peak", HowToTakePeak(), {"measured", "none"});
 }
 
-std::string TakePeak(const Worker& worker, TrainConfig& config) {
+std::string SetPeak(const Worker& worker, TrainConfig& config) {
   DevicePeak& peak = config.output.peak;
   std::string line;
   if (HowToTakePeak() == "measured") {

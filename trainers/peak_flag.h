@@ -16,7 +16,7 @@ void CheckPeakFlag(FlagChecks& checks);
 // If the host's peak is not stored yet, the first rank to call measures it
 // while the others sleep. Returns a line for the console: the peak, or the
 // reason why it could not be measured.
-std::string TakePeak(const Worker& worker, TrainConfig& config);
+std::string SetPeak(const Worker& worker, TrainConfig& config);
 
 }  // namespace rankwise
 

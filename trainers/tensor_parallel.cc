@@ -37,7 +37,7 @@ absl::Status Run(const TrainConfig& config, const Worker& worker) {
       loss = loss.defined() ? loss + share.detach() : share.detach();
     }
     // Norms that saw only this rank's tokens.
-    SumGradients(model.of_own_tokens(), model.parallel().tensor);
+    SumGradients(model.partial_gradient_parameters(), model.parallel().tensor);
     input.clock.Begin(Phase::kOptimizer);
     optimizer.Step(input.learning_rate);
     optimizer.ZeroGrad();

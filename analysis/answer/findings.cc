@@ -20,7 +20,7 @@ namespace {
 
 constexpr double kWorthSaying = 0.01;  // of the ideal speed
 constexpr size_t kNamedCauses = 3;
-constexpr size_t kToldLayouts = 3;  // of a way of scaling
+constexpr size_t kReportedLayouts = 3;  // of a way of scaling
 
 // "12.3 ms"
 std::string InMilliseconds(double seconds) {
@@ -168,7 +168,7 @@ std::string CostSentence(const Waterfall& waterfall) {
 
 // Of the largest world size and each way of scaling, the nearest to the ideal:
 // one of them a pipeline at most.
-std::vector<const Waterfall*> WorthTelling(const Answer& answer) {
+std::vector<const Waterfall*> WorthReporting(const Answer& answer) {
   int64_t largest = 0;
   for (const Waterfall& waterfall : answer.waterfalls) {
     largest = std::max(largest, waterfall.cell->run.world_size);
@@ -187,7 +187,7 @@ std::vector<const Waterfall*> WorthTelling(const Answer& answer) {
   std::map<Scaling, size_t> counts, pipelines;
   for (const Waterfall* waterfall : nearest) {
     const bool is_pipeline = !waterfall->cell->pipelines.empty();
-    if (counts[waterfall->scaling] == kToldLayouts ||
+    if (counts[waterfall->scaling] == kReportedLayouts ||
         (is_pipeline && pipelines[waterfall->scaling]++ > 0)) {
       continue;
     }
@@ -277,7 +277,7 @@ std::string StragglerSentence(const Answer& answer) {
 
 Finding WhatCostsMost(const Answer& answer) {
   std::string text;
-  for (const Waterfall* waterfall : WorthTelling(answer)) {
+  for (const Waterfall* waterfall : WorthReporting(answer)) {
     absl::StrAppend(&text, CostSentence(*waterfall),
                     LinkBetweenHosts(answer, *waterfall), "\n");
   }
@@ -287,7 +287,7 @@ Finding WhatCostsMost(const Answer& answer) {
 // The remedy of each told waterfall's largest loss, once.
 Finding WhatToChange(const Answer& answer) {
   std::vector<std::string> sentences;
-  for (const Waterfall* waterfall : WorthTelling(answer)) {
+  for (const Waterfall* waterfall : WorthReporting(answer)) {
     const std::vector<Loss> losses = LargestFirst(*waterfall);
     if (losses.empty() || losses[0].efficiency_points < kWorthSaying) continue;
     const std::string sentence = absl::StrCat(

@@ -134,7 +134,7 @@ std::vector<Memory> RankMemory(const Model& model, const Layout& layout,
   if (schedule.num_ranks() > 1 && !HasCommunication(schedule)) {
     for (StageBytes& stage : step.stages) stage.input = stage.output = 0;
   }
-  const std::vector<double> activations = PeakBytesOfEach(schedule, step);
+  const std::vector<double> activations = PeakBytesPerRank(schedule, step);
   std::vector<Memory> ranks;
   for (int rank = 0; rank < schedule.num_ranks(); ++rank) {
     std::vector<Stage> own;

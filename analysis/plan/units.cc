@@ -57,7 +57,7 @@ UnitSections UnitSectionsOf(const Model& model, const Layout& layout,
 UnitOrderConfig UnitOrderOf(const Layout& layout) {
   return {.zero = layout.zero,
           .prefetch = 1,
-          .micro_batches_take_turns = !layout.is_data_parallel()};
+          .interleave_micro_batches = !layout.is_data_parallel()};
 }
 
 TimedUnits::TimedUnits(UnitSections sections, std::vector<UnitSeconds> units,

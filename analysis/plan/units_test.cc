@@ -37,7 +37,7 @@ TEST(TimedUnitsTest, OnlyTheFirstGatherAndTheLastReductionAreExposed) {
 
 TEST(TimedUnitsTest, InAPipelineBackwardBeginsWithAGather) {
   TimedUnits run(Chain(3), std::vector<UnitSeconds>(3, {0.5, 0.5}),
-                 {.zero = 3, .micro_batches_take_turns = true},
+                 {.zero = 3, .interleave_micro_batches = true},
                  /*speed_during_communication=*/1);
   run.Forward(run.All());
   run.Backward(run.All(), /*reduces=*/false);

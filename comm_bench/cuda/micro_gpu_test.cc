@@ -31,7 +31,7 @@ namespace {
 class MicroGpuTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (auto why = WhyNotOn(1); !why.empty()) GTEST_SKIP() << why;
+    if (auto why = WhyTooFewGpus(1); !why.empty()) GTEST_SKIP() << why;
     const absl::StatusOr<GpuFacts> gpu = DescribeGpu(0);
     ASSERT_TRUE(gpu.ok()) << gpu.status();
     gpu_ = *gpu;
@@ -204,7 +204,7 @@ TEST_F(MicroGpuTest, OneGpuHasNoPeers) {
 }
 
 TEST(PeerCopyGpuTest, CopiesBetweenEveryOrderedPair) {
-  if (auto why = WhyNotOn(2); !why.empty()) GTEST_SKIP() << why;
+  if (auto why = WhyTooFewGpus(2); !why.empty()) GTEST_SKIP() << why;
   constexpr int64_t kBytes = (8 << 20) + 1;
   const absl::StatusOr<std::vector<PeerCopy>> copies =
       MeasurePeerCopies(kBytes);
@@ -219,7 +219,7 @@ TEST(PeerCopyGpuTest, CopiesBetweenEveryOrderedPair) {
 
 // Peer access remains enabled, and the current GPU unchanged.
 TEST(PeerCopyGpuTest, CanBeMeasuredTwice) {
-  if (auto why = WhyNotOn(2); !why.empty()) GTEST_SKIP() << why;
+  if (auto why = WhyTooFewGpus(2); !why.empty()) GTEST_SKIP() << why;
   int device = -1;
   ASSERT_EQ(cudaGetDevice(&device), cudaSuccess);
   for (int i = 0; i < 2; ++i) {

@@ -18,7 +18,7 @@ TEST(MicroGpuTest, ABuildWithoutCudaSaysWhyItMeasuresNothing) {
     EXPECT_EQ(refused.message(), WhyNoGpu());
   }
   EXPECT_FALSE(failed);
-  GTEST_SKIP() << WhyNotOn(1);  // the kernels were not tested
+  GTEST_SKIP() << WhyTooFewGpus(1);  // the kernels were not tested
 }
 
 }  // namespace

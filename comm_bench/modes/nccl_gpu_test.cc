@@ -146,7 +146,7 @@ std::string RefusalOf(const Collective& collective, const Call& call,
 class LayerTest : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
-    if (auto why = WhyNotOn(1); !why.empty()) GTEST_SKIP() << why;
+    if (auto why = WhyTooFewGpus(1); !why.empty()) GTEST_SKIP() << why;
   }
 };
 
@@ -249,7 +249,7 @@ TEST_P(LayerTest, RegisteredBuffersHoldTheRightResults) {
 }
 
 TEST_P(LayerTest, NcclTellsWhatItChose) {
-  if (auto why = WhyNotOn(2); !why.empty()) GTEST_SKIP() << why;
+  if (auto why = WhyTooFewGpus(2); !why.empty()) GTEST_SKIP() << why;
   if (!GpusCompute()) GTEST_SKIP() << "a virtual NCCL chooses nothing";
   auto log = NcclLogSwitch::Take(RereadNcclVariables);
   if (!log.ok()) GTEST_SKIP() << log.status();
@@ -281,7 +281,7 @@ INSTANTIATE_TEST_SUITE_P(Both, LayerTest, ::testing::Values("c10d", "nccl"),
                          });
 
 TEST(NcclLadderTest, StandsOnNcclItself) {
-  if (auto why = WhyNotOn(1); !why.empty()) GTEST_SKIP() << why;
+  if (auto why = WhyTooFewGpus(1); !why.empty()) GTEST_SKIP() << why;
   for (const int world_size : WorldSizes()) {
     OnGpuRanks(world_size, [&](GpuRank& rank) {
       TimingConfig config;

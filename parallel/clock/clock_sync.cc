@@ -53,7 +53,7 @@ void ClockSync::FindForeign() {
 void ClockSync::Update() {
   for (const int rank : foreign_) {
     if (control_->rank() == 0) Serve(rank);
-    if (control_->rank() == rank) Ask();
+    if (control_->rank() == rank) MeasureOffset();
   }
 }
 
@@ -68,7 +68,7 @@ void ClockSync::Serve(int rank) {
   }
 }
 
-void ClockSync::Ask() {
+void ClockSync::MeasureOffset() {
   for (int i = 0; i < kRoundTrips; ++i) {
     const double sent = clock_.now();
     control_->Send(0, 0);

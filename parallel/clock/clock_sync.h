@@ -40,7 +40,7 @@ class ClockSync {
   void Start();
   void FindForeign();
   void Serve(int rank);
-  void Ask();
+  void MeasureOffset();
 
   const std::unique_ptr<Control> own_control_;
   Control* const control_;  // nullptr without peers

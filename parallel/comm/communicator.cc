@@ -211,7 +211,7 @@ void Communicator::Parts::StartWatchdog() {
   if (has_peers()) watchdog_config.store = connection.second_store;
   watchdog_config.around_polling =
       [gpu = device](const std::function<void()>& poll) {
-        BesideCaptures(gpu, poll);
+        AllowPollingDuringCapture(gpu, poll);
       };
   // These two refer to the parts. Only GiveUp calls them, which StandDown
   // prevents.
@@ -356,8 +356,8 @@ absl::StatusOr<Group> Communicator::NewGroup(absl::string_view name,
   return Group(place.name, ranks, place.rank, std::move(process_group), this);
 }
 
-void Communicator::NameRanks(std::vector<std::string> places) {
-  parts_->log->NameRanks(std::move(places));
+void Communicator::SetRankPlaces(std::vector<std::string> places) {
+  parts_->log->SetRankPlaces(std::move(places));
 }
 
 int64_t Communicator::last_collective_start_ns() const {

@@ -124,7 +124,7 @@ class Communicator {
 
   // Sets the place of each rank of the job, which ExplainFailure prints after
   // its number: "pp 1, tp 0".
-  void NameRanks(std::vector<std::string> places);
+  void SetRankPlaces(std::vector<std::string> places);
 
   // Reduces `tensor` (any shape, contiguous) in place over all ranks.
   absl::Status AllReduce(at::Tensor& tensor, ReduceOp op = ReduceOp::kSum);

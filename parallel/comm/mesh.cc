@@ -147,7 +147,7 @@ absl::StatusOr<std::unique_ptr<DeviceMesh>> DeviceMesh::Create(
   std::vector<std::string> places;
   for (int rank = 0; rank < comm.world_size(); ++rank)
     places.push_back(mesh->layout_.PlaceOf(rank));
-  comm.NameRanks(std::move(places));
+  comm.SetRankPlaces(std::move(places));
   for (const MeshAxis& axis : mesh->layout_.axes()) {
     RETURN_IF_ERROR(mesh->Connect(comm, axis));
   }

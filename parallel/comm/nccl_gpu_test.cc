@@ -42,7 +42,7 @@ std::unique_ptr<Communicator> Alone() {
 class AloneOverNcclTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (auto why = WhyNotOn(1); !why.empty()) GTEST_SKIP() << why;
+    if (auto why = WhyTooFewGpus(1); !why.empty()) GTEST_SKIP() << why;
     comm_ = Alone();
     ASSERT_NE(comm_, nullptr);
     ones_ = at::ones({3}, comm_->device());
@@ -152,7 +152,7 @@ std::vector<std::string> Ranks(int count, const std::string& scenario,
 }
 
 TEST(NcclRanksTest, MoreRanksThanGpusAreRefusedWithBothCounts) {
-  if (auto why = WhyNotOn(1); !why.empty()) GTEST_SKIP() << why;
+  if (auto why = WhyTooFewGpus(1); !why.empty()) GTEST_SKIP() << why;
   const int ranks = VisibleGpus() + 1;
   TestProcess process(Ranks(ranks, "all"));
   EXPECT_NE(process.Wait(), 0);
@@ -163,7 +163,7 @@ TEST(NcclRanksTest, MoreRanksThanGpusAreRefusedWithBothCounts) {
 
 // Each rank assumes that it owns the one GPU it sees.
 TEST(NcclRanksTest, TwoRanksOnOneGpuAreRefused) {
-  if (auto why = WhyNotOn(1); !why.empty()) GTEST_SKIP() << why;
+  if (auto why = WhyTooFewGpus(1); !why.empty()) GTEST_SKIP() << why;
   const std::string store = "--file_store=" + TemporaryPath("store");
   std::vector<std::unique_ptr<TestProcess>> ranks;
   for (int rank = 0; rank < 2; ++rank) {
@@ -184,7 +184,7 @@ TEST(NcclRanksTest, TwoRanksOnOneGpuAreRefused) {
 }
 
 TEST(NcclRanksTest, TwoRanksReduce) {
-  if (auto why = WhyNotOn(2); !why.empty()) GTEST_SKIP() << why;
+  if (auto why = WhyTooFewGpus(2); !why.empty()) GTEST_SKIP() << why;
   TestProcess process(Ranks(2, "all"));
   EXPECT_EQ(process.Wait(), 0) << process.Stderr();
   EXPECT_TRUE(
@@ -193,7 +193,7 @@ TEST(NcclRanksTest, TwoRanksReduce) {
 }
 
 TEST(NcclRanksTest, ALateRankIsNamedAndNobodyHangs) {
-  if (auto why = WhyNotOn(2); !why.empty()) GTEST_SKIP() << why;
+  if (auto why = WhyTooFewGpus(2); !why.empty()) GTEST_SKIP() << why;
   TestProcess process(Ranks(2, "late", "3s"));
   EXPECT_EQ(process.Wait(), 1);
   EXPECT_THAT(
@@ -205,7 +205,7 @@ TEST(NcclRanksTest, ALateRankIsNamedAndNobodyHangs) {
 }
 
 TEST(NcclRanksTest, AKilledRankIsNamedAndNobodyHangs) {
-  if (auto why = WhyNotOn(2); !why.empty()) GTEST_SKIP() << why;
+  if (auto why = WhyTooFewGpus(2); !why.empty()) GTEST_SKIP() << why;
   TestProcess process(Ranks(2, "kill", "10m"));
   EXPECT_EQ(process.Wait(), 128 + SIGKILL);
   EXPECT_THAT(process.Stderr(), AllOf(HasSubstr("rank 1 is dead: signal 9"),

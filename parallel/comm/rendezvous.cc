@@ -33,7 +33,7 @@ namespace {
 using StorePtr = c10::intrusive_ptr<c10d::Store>;
 
 // The keys of one start of the ranks, in a store that may outlive the start.
-StorePtr JobsPart(StorePtr store, int64_t start) {
+StorePtr JobStore(StorePtr store, int64_t start) {
   return c10::make_intrusive<c10d::PrefixStore>(
       absl::StrCat("rankwise/", start), std::move(store));
 }
@@ -139,7 +139,7 @@ std::string WhereOf(const RankEnv& env, const RendezvousConfig& config) {
   return absl::StrCat("the store at ", env.master_addr, ":", env.master_port);
 }
 
-// The store without the job's prefix (JobsPart).
+// The store without the job's prefix (JobStore).
 absl::StatusOr<StoreConnection> OpenStores(const RankEnv& env,
                                            const RendezvousConfig& config) {
   try {
@@ -306,7 +306,7 @@ absl::StatusOr<StoreConnection> MeetIn(StoreConnection connection,
       }
     }
     for (StorePtr* store : {&connection.store, &connection.second_store})
-      *store = JobsPart(*store, start);
+      *store = JobStore(*store, start);
     RETURN_IF_ERROR(Announce(*connection.store, env, where));
     RETURN_IF_ERROR(AwaitAll(*connection.store,
                              counter.has_value() ? &*counter : nullptr, env,
@@ -385,7 +385,7 @@ absl::StatusOr<HostedStore> HostStore(int restart) {
   try {
     HostedStore hosted;
     hosted.store =
-        JobsPart(Serve(listener, loopback, absl::Seconds(30)), restart);
+        JobStore(Serve(listener, loopback, absl::Seconds(30)), restart);
     hosted.address = loopback;
     hosted.port = listener.port;
     return hosted;

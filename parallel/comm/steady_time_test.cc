@@ -63,7 +63,7 @@ TEST(SteadyTimeTest, PeersAreAskedForAsLongAsWasSaid) {
     left.life = Pulse::Life::kLeft;
     store.set("pulse/1", FormatPulse(left));
   });
-  const auto peers = AskPeers(store, 0, 2, kPatience);
+  const auto peers = QueryPeers(store, 0, 2, kPatience);
   late.join();
   ASSERT_TRUE(peers.ok()) << peers.status();
   EXPECT_EQ(peers->front().life, PeerStatus::Life::kLeft);

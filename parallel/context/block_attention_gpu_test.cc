@@ -9,7 +9,7 @@ namespace rankwise {
 namespace {
 
 TEST(BlockAttentionGpuTest, BlocksMergeToTheWhole) {
-  if (auto why = WhyNotOn(1); !why.empty()) GTEST_SKIP() << why;
+  if (auto why = WhyTooFewGpus(1); !why.empty()) GTEST_SKIP() << why;
   if (!GpusCompute()) GTEST_SKIP() << "virtual GPUs compute no attention";
   const BlockCase cases[] = {
       {AttendToBlock, AttendToBlockBackward, at::kBFloat16, 64, 2e-2},

@@ -4,7 +4,7 @@
 
 #include "ATen/ops/empty.h"
 #include "c10/util/accumulate.h"
-#include "parallel/autograd/kept_value.h"
+#include "parallel/autograd/saved_value.h"
 #include "parallel/autograd/once_differentiable.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 
@@ -38,7 +38,7 @@ class AllToAllFunction : public OnceDifferentiable<AllToAllFunction> {
                                const ContextParallel& cp) {
     ctx->saved_data["sends"] = sends;
     ctx->saved_data["receives"] = receives;
-    KeepValue(*ctx, cp);
+    SaveValue(*ctx, cp);
     return Exchanged(x, sends, receives, cp);
   }
 
@@ -46,7 +46,7 @@ class AllToAllFunction : public OnceDifferentiable<AllToAllFunction> {
                                  const variable_list& gradients) {
     return {Exchanged(gradients[0], ctx->saved_data["receives"].toIntVector(),
                       ctx->saved_data["sends"].toIntVector(),
-                      KeptValue<ContextParallel>(*ctx)),
+                      SavedValue<ContextParallel>(*ctx)),
             {},
             {},
             {}};
@@ -65,13 +65,13 @@ class SumFunction : public OnceDifferentiable<SumFunction> {
 
   static torch::Tensor forward(AutogradContext* ctx, const torch::Tensor& x,
                                const ContextParallel& cp) {
-    KeepValue(*ctx, cp);
+    SaveValue(*ctx, cp);
     return Summed(x, cp);
   }
 
   static variable_list Gradients(AutogradContext* ctx,
                                  const variable_list& gradients) {
-    return {Summed(gradients[0], KeptValue<ContextParallel>(*ctx)), {}};
+    return {Summed(gradients[0], SavedValue<ContextParallel>(*ctx)), {}};
   }
 };
 

@@ -10,7 +10,7 @@
 #include "ATen/ops/zeros_like.h"
 #include "c10/core/DispatchKeySet.h"
 #include "c10/core/impl/LocalDispatchKeySet.h"
-#include "parallel/autograd/kept_value.h"
+#include "parallel/autograd/saved_value.h"
 #include "parallel/autograd/once_differentiable.h"
 #include "parallel/context/block_attention.h"
 #include "parallel/context/exchange.h"
@@ -202,7 +202,7 @@ class RingFunction : public OnceDifferentiable<RingFunction> {
     ctx->save_for_backward({q, k, v, whole.out, whole.log_sum_exp});
     ctx->saved_data["tokens"] = shape.tokens;
     ctx->saved_data["causal"] = shape.causal;
-    KeepValue(*ctx, cp);
+    SaveValue(*ctx, cp);
     return whole.out;
   }
 
@@ -213,7 +213,7 @@ class RingFunction : public OnceDifferentiable<RingFunction> {
     const variable_list saved = ctx->get_saved_variables();
     const SequenceShape shape = {ctx->saved_data["tokens"].toInt(),
                                  ctx->saved_data["causal"].toBool()};
-    const ContextParallel& cp = KeptValue<ContextParallel>(*ctx);
+    const ContextParallel& cp = SavedValue<ContextParallel>(*ctx);
     const Ring ring(shape, cp);
     BackwardRank rank(gradients[0].contiguous(), saved[0], saved[1], saved[2],
                       {saved[3], saved[4]}, ring, cp);

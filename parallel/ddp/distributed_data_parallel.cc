@@ -107,7 +107,7 @@ absl::Status CheckConfig(const DdpConfig& config) {
 
 }  // namespace
 
-std::shared_ptr<std::optional<DeviceEvent>> WatchBackwardEnd(
+std::shared_ptr<std::optional<DeviceEvent>> RecordBackwardEnd(
     const at::Tensor& output, c10::Device device) {
   auto end = std::make_shared<std::optional<DeviceEvent>>();
   if (!output.requires_grad()) return end;
@@ -249,7 +249,7 @@ void DistributedDataParallel::BeforeBackward(
   ready_times_ = reducer_->get_backward_stats();
   backward_start_ns_ = SteadyNowNs();
   if (MarksBackward())
-    backward_end_ = WatchBackwardEnd(outputs.front(), device_);
+    backward_end_ = RecordBackwardEnd(outputs.front(), device_);
 }
 
 bool DistributedDataParallel::MarksBackward() const {

@@ -74,7 +74,7 @@ struct DdpConfig {
 // backward(). c10d::Reducer queues one when it launches the last bucket; it
 // makes the stream wait for all buckets (finalize_backward). A callback queued
 // when backward begins runs earlier: after the gradients and before the wait.
-std::shared_ptr<std::optional<DeviceEvent>> WatchBackwardEnd(
+std::shared_ptr<std::optional<DeviceEvent>> RecordBackwardEnd(
     const at::Tensor& output, c10::Device device);
 
 class DistributedDataParallel : public DataParallelEngine {
@@ -152,7 +152,7 @@ class DistributedDataParallel : public DataParallelEngine {
   // Time at which LocalHook last returned a bucket, in steady-clock
   // nanoseconds; 0 before the first. nullptr unless skip_communication.
   std::shared_ptr<std::atomic<int64_t>> last_local_bucket_;
-  // WatchBackwardEnd of the current backward; nullptr if not recorded (CPU).
+  // RecordBackwardEnd of the current backward; nullptr if not recorded (CPU).
   std::shared_ptr<std::optional<DeviceEvent>> backward_end_;
   PendingDuration exposed_;
 };

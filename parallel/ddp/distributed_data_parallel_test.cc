@@ -422,7 +422,7 @@ TEST(BackwardEndTest, LiesBetweenTheGradientsAndWhatIsQueuedWithThem) {
     Engine().queue_callback([&] { waiting.emplace(at::kCPU); });
   });
   const torch::Tensor loss = (weight * 2).sum();
-  const auto end = WatchBackwardEnd(loss, at::kCPU);
+  const auto end = RecordBackwardEnd(loss, at::kCPU);
   loss.backward();
   const std::optional<DeviceEvent>& own = *end;
   ASSERT_TRUE(own.has_value() && gradient.has_value() && waiting.has_value());
@@ -432,8 +432,8 @@ TEST(BackwardEndTest, LiesBetweenTheGradientsAndWhatIsQueuedWithThem) {
 
 TEST(BackwardEndTest, IsNotThereWithoutABackward) {
   const torch::Tensor weight = at::ones({4}).requires_grad_();
-  EXPECT_FALSE(WatchBackwardEnd(weight.sum(), at::kCPU)->has_value());
-  EXPECT_FALSE(WatchBackwardEnd(at::ones({}), at::kCPU)->has_value())
+  EXPECT_FALSE(RecordBackwardEnd(weight.sum(), at::kCPU)->has_value());
+  EXPECT_FALSE(RecordBackwardEnd(at::ones({}), at::kCPU)->has_value())
       << "needs no gradient";
 }
 

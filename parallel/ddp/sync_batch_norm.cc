@@ -196,8 +196,8 @@ using torch::nn::Module;
 using ModulePtr = std::shared_ptr<Module>;
 
 // Returns the replacement for `module`, or nullptr if it is not a BatchNorm.
-std::shared_ptr<SyncBatchNormImpl> Synced(const Module& module,
-                                          const Group& group) {
+std::shared_ptr<SyncBatchNormImpl> MakeSyncBatchNorm(const Module& module,
+                                                     const Group& group) {
   std::shared_ptr<SyncBatchNormImpl> synced;
   const auto try_as = [&](const auto* norm) {
     if (norm != nullptr)
@@ -244,7 +244,7 @@ void ConvertBelow(Module& parent, const std::string& prefix, const Group& group,
     const std::string name = absl::StrCat(prefix, child.key());
     auto layer = all.find(child.value().get());
     if (layer == all.end()) {
-      auto synced = Synced(*child.value(), group);
+      auto synced = MakeSyncBatchNorm(*child.value(), group);
       if (synced == nullptr) {
         ConvertBelow(*child.value(), name + ".", group, all);
         continue;
@@ -331,7 +331,7 @@ void SyncBatchNormImpl::pretty_print(std::ostream& stream) const {
 
 absl::StatusOr<int64_t> ConvertToSyncBatchNorm(Module& model,
                                                const Group& group) {
-  if (Synced(model, group) != nullptr) {
+  if (MakeSyncBatchNorm(model, group) != nullptr) {
     return absl::FailedPreconditionError(
         "the model itself is a batch norm and has no parent module in which to "
         "replace it; put it into a torch::nn::Sequential");

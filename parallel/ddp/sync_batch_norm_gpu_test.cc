@@ -69,23 +69,23 @@ void CheckCases(int world_size) {
 }
 
 TEST(SyncBatchNormGpuTest, OneGpuEqualsBatchNorm) {
-  if (auto why = WhyNotOn(1); !why.empty()) GTEST_SKIP() << why;
+  if (auto why = WhyTooFewGpus(1); !why.empty()) GTEST_SKIP() << why;
   CheckCases(1);
 }
 
 TEST(SyncBatchNormGpuTest, TwoGpusEqualBatchNormOfTheWholeBatch) {
-  if (auto why = WhyNotOn(2); !why.empty()) GTEST_SKIP() << why;
+  if (auto why = WhyTooFewGpus(2); !why.empty()) GTEST_SKIP() << why;
   CheckCases(2);
 }
 
 TEST(SyncBatchNormGpuTest, FourGpusEqualBatchNormOfTheWholeBatch) {
-  if (auto why = WhyNotOn(4); !why.empty()) GTEST_SKIP() << why;
+  if (auto why = WhyTooFewGpus(4); !why.empty()) GTEST_SKIP() << why;
   CheckCases(4);
 }
 
 // Neither forward nor backward synchronises the host with the device.
 TEST(SyncBatchNormGpuTest, CanBeCaptured) {
-  if (auto why = WhyNotOn(1); !why.empty()) GTEST_SKIP() << why;
+  if (auto why = WhyTooFewGpus(1); !why.empty()) GTEST_SKIP() << why;
   OnGpus(1, [](Communicator& comm) {
     const NormCase c = NormCases(1).front();
     // Initialises NCCL, which cannot be captured.

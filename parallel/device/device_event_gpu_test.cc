@@ -41,8 +41,8 @@ class LongWork {
 
 const c10::Device kGpu(c10::kCUDA, 0);
 
-TEST(MomentGpuTest, TheHostIsDoneLongBeforeTheDevice) {
-  if (auto why = WhyNotOn(1); !why.empty()) GTEST_SKIP() << why;
+TEST(EventGpuTest, TheHostIsDoneLongBeforeTheDevice) {
+  if (auto why = WhyTooFewGpus(1); !why.empty()) GTEST_SKIP() << why;
   const LongWork work(kGpu);
   const DeviceEvent from(kGpu);
   work.Give();
@@ -57,8 +57,8 @@ TEST(MomentGpuTest, TheHostIsDoneLongBeforeTheDevice) {
   EXPECT_EQ(SecondsBetween(from, to), device);
 }
 
-TEST(MomentGpuTest, StandsOnTheHostsClock) {
-  if (auto why = WhyNotOn(1); !why.empty()) GTEST_SKIP() << why;
+TEST(EventGpuTest, StandsOnTheHostsClock) {
+  if (auto why = WhyTooFewGpus(1); !why.empty()) GTEST_SKIP() << why;
   const LongWork work(kGpu);
   const HostAnchor anchor(kGpu);
   const Clock::time_point begin = Clock::now();
@@ -72,8 +72,8 @@ TEST(MomentGpuTest, StandsOnTheHostsClock) {
   EXPECT_LT(anchor.HostSeconds(end).value(), Seconds(after) + kSlack);
 }
 
-TEST(MomentGpuTest, AnotherStreamWaitsForIt) {
-  if (auto why = WhyNotOn(1); !why.empty()) GTEST_SKIP() << why;
+TEST(EventGpuTest, AnotherStreamWaitsForIt) {
+  if (auto why = WhyTooFewGpus(1); !why.empty()) GTEST_SKIP() << why;
   const LongWork work(kGpu);
   const c10::Stream other =
       c10::impl::VirtualGuardImpl(c10::kCUDA).getStreamFromGlobalPool(kGpu);
@@ -85,8 +85,8 @@ TEST(MomentGpuTest, AnotherStreamWaitsForIt) {
   EXPECT_GE(WaitForSecondsBetween(made, used), 0);
 }
 
-TEST(MomentGpuTest, PendingDurationAreThereLater) {
-  if (auto why = WhyNotOn(1); !why.empty()) GTEST_SKIP() << why;
+TEST(EventGpuTest, PendingDurationAreThereLater) {
+  if (auto why = WhyTooFewGpus(1); !why.empty()) GTEST_SKIP() << why;
   const LongWork work(kGpu);
   DeviceEvent from(kGpu);
   work.Give();
@@ -96,8 +96,8 @@ TEST(MomentGpuTest, PendingDurationAreThereLater) {
   EXPECT_TRUE(later.reached());
 }
 
-TEST(MomentGpuTest, MomentsOfTwoGpusAreRefused) {
-  if (auto why = WhyNotOn(2); !why.empty()) GTEST_SKIP() << why;
+TEST(EventGpuTest, MomentsOfTwoGpusAreRefused) {
+  if (auto why = WhyTooFewGpus(2); !why.empty()) GTEST_SKIP() << why;
   const c10::Device other(c10::kCUDA, 1);
   const DeviceEvent first(kGpu), second(other);
   EXPECT_THROW(WaitForSecondsBetween(first, second), c10::Error);

@@ -73,7 +73,7 @@ static_assert(!std::is_convertible_v<PendingDuration, double>,
 static_assert(!std::is_constructible_v<PendingDuration, DeviceEvent>);
 static_assert(!std::is_copy_constructible_v<PendingDuration>);
 
-TEST(CpuMomentTest, IsTheHostsClock) {
+TEST(CpuEventTest, IsTheHostsClock) {
   const TimePoint before = std::chrono::steady_clock::now();
   const DeviceEvent from(at::kCPU);
   EXPECT_TRUE(from.reached());
@@ -90,7 +90,7 @@ TEST(CpuMomentTest, IsTheHostsClock) {
   EXPECT_EQ(SecondsBetween(to, from), -host);
 }
 
-TEST(CpuMomentTest, StandsOnTheHostsClock) {
+TEST(CpuEventTest, StandsOnTheHostsClock) {
   const HostAnchor anchor(at::kCPU);
   const DeviceEvent moment(at::kCPU);
   const double host =
@@ -107,12 +107,12 @@ c10::Stream NewStream(c10::Device device) {
       .getStreamFromGlobalPool(device);
 }
 
-class DeviceMomentTest : public testing::Test {
+class AcceleratorEventTest : public testing::Test {
  protected:
-  DeviceMomentTest() { FakeDevice::Reset(); }
+  AcceleratorEventTest() { FakeDevice::Reset(); }
 };
 
-TEST_F(DeviceMomentTest, GivesNothingBeforeBothAreReached) {
+TEST_F(AcceleratorEventTest, GivesNothingBeforeBothAreReached) {
   const DeviceEvent from(kFirst);
   EXPECT_FALSE(from.reached());
   FakeDevice::RunAll(kFirst, 2);
@@ -127,14 +127,14 @@ TEST_F(DeviceMomentTest, GivesNothingBeforeBothAreReached) {
   EXPECT_EQ(FakeDevice::waits(), 0) << "queries never wait";
 }
 
-TEST_F(DeviceMomentTest, SecondsAreTheDevicesAndNotTheHosts) {
+TEST_F(AcceleratorEventTest, SecondsAreTheDevicesAndNotTheHosts) {
   const DeviceEvent from(kFirst), to(kFirst);
   FakeDevice::RunAll(kFirst, 100);
   EXPECT_EQ(SecondsBetween(from, to), 0);
   EXPECT_GT(to.given(), from.given());
 }
 
-TEST_F(DeviceMomentTest, WaitingWaits) {
+TEST_F(AcceleratorEventTest, WaitingWaits) {
   const DeviceEvent from(kFirst);
   FakeDevice::RunAll(kFirst, 1);
   const DeviceEvent to(kFirst);
@@ -145,7 +145,7 @@ TEST_F(DeviceMomentTest, WaitingWaits) {
   EXPECT_EQ(FakeDevice::waits(), 1) << "it is reached";
 }
 
-TEST_F(DeviceMomentTest, IsOfTheCurrentStream) {
+TEST_F(AcceleratorEventTest, IsOfTheCurrentStream) {
   const c10::Stream other = NewStream(kFirst);
   const DeviceEvent on_default(kFirst);
   const c10::StreamGuard guard(other);
@@ -155,7 +155,7 @@ TEST_F(DeviceMomentTest, IsOfTheCurrentStream) {
   EXPECT_FALSE(on_default.reached());
 }
 
-TEST_F(DeviceMomentTest, AnotherStreamWaitsForItAndTheHostDoesNot) {
+TEST_F(AcceleratorEventTest, AnotherStreamWaitsForItAndTheHostDoesNot) {
   const c10::Stream producer = NewStream(kFirst);
   const c10::Stream consumer = NewStream(kFirst);
   const DeviceEvent made(producer);
@@ -169,7 +169,7 @@ TEST_F(DeviceMomentTest, AnotherStreamWaitsForItAndTheHostDoesNot) {
   EXPECT_EQ(FakeDevice::waits(), 0);
 }
 
-TEST_F(DeviceMomentTest, MomentsOfTwoDevicesAreRefused) {
+TEST_F(AcceleratorEventTest, MomentsOfTwoDevicesAreRefused) {
   const DeviceEvent first(kFirst), second(kSecond), host(at::kCPU);
   FakeDevice::RunAll(kFirst, 1);
   FakeDevice::RunAll(kSecond, 2);
@@ -179,7 +179,7 @@ TEST_F(DeviceMomentTest, MomentsOfTwoDevicesAreRefused) {
   EXPECT_THROW(SecondsBetween(host, first), c10::Error);
 }
 
-TEST_F(DeviceMomentTest, AnchorsPutTwoDevicesOnOneClock) {
+TEST_F(AcceleratorEventTest, AnchorsPutTwoDevicesOnOneClock) {
   // The clocks of the two devices are unrelated.
   constexpr double kFirstClock = 1000, kSecondClock = 7;
   FakeDevice::WhenHostWaits([] {
@@ -198,7 +198,7 @@ TEST_F(DeviceMomentTest, AnchorsPutTwoDevicesOnOneClock) {
   EXPECT_THROW(first_anchor.HostSeconds(second), c10::Error);
 }
 
-TEST_F(DeviceMomentTest, MovesWithItsTime) {
+TEST_F(AcceleratorEventTest, MovesWithItsTime) {
   DeviceEvent from(kFirst);
   FakeDevice::RunAll(kFirst, 1);
   DeviceEvent to(kFirst);
@@ -209,7 +209,7 @@ TEST_F(DeviceMomentTest, MovesWithItsTime) {
   EXPECT_DOUBLE_EQ(SecondsBetween(moved, from).value(), 2);
 }
 
-TEST_F(DeviceMomentTest, PendingDurationAddUpWhenTheDeviceIsThere) {
+TEST_F(AcceleratorEventTest, PendingDurationAddUpWhenTheDeviceIsThere) {
   DeviceEvent from(kFirst);
   FakeDevice::RunAll(kFirst, 1);
   PendingDuration later = 0.5;

@@ -13,7 +13,7 @@ namespace {
 using ::testing::HasSubstr;
 
 TEST(DeviceFactsGpuTest, DescribesEveryVisibleGpu) {
-  if (auto why = WhyNotOn(1); !why.empty()) GTEST_SKIP() << why;
+  if (auto why = WhyTooFewGpus(1); !why.empty()) GTEST_SKIP() << why;
   EXPECT_EQ(WhyNoGpu(), "");
   std::set<std::string> uuids;
   for (int i = 0; i < VisibleGpus(); ++i) {
@@ -35,7 +35,7 @@ TEST(DeviceFactsGpuTest, DescribesEveryVisibleGpu) {
 }
 
 TEST(DeviceFactsGpuTest, SaysHowManyThereAre) {
-  if (auto why = WhyNotOn(1); !why.empty()) GTEST_SKIP() << why;
+  if (auto why = WhyTooFewGpus(1); !why.empty()) GTEST_SKIP() << why;
   const absl::Status beyond = DescribeGpu(VisibleGpus()).status();
   EXPECT_EQ(beyond.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(beyond.message()),

@@ -33,12 +33,12 @@ TEST(DeviceFactsTest, SaysWhyThereIsNoGpu) {
   const absl::Status refused = DescribeGpu(0).status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(std::string(refused.message()), WhyNoGpu());
-  EXPECT_EQ(WhyNotOn(1), "needs a GPU: " + WhyNoGpu());
+  EXPECT_EQ(WhyTooFewGpus(1), "needs a GPU: " + WhyNoGpu());
 }
 
 TEST(DeviceFactsTest, NobodyNeedsMoreThanThereAre) {
-  EXPECT_EQ(WhyNotOn(VisibleGpus()), "");
-  EXPECT_NE(WhyNotOn(VisibleGpus() + 1), "");
+  EXPECT_EQ(WhyTooFewGpus(VisibleGpus()), "");
+  EXPECT_NE(WhyTooFewGpus(VisibleGpus() + 1), "");
 }
 
 }  // namespace

@@ -13,7 +13,7 @@ namespace {
 const c10::Device kGpu(c10::kCUDA, 0);
 
 TEST(DeviceGraphTest, ReplaysWhatWasRecorded) {
-  if (auto why = WhyNotOn(1); !why.empty()) GTEST_SKIP() << why;
+  if (auto why = WhyTooFewGpus(1); !why.empty()) GTEST_SKIP() << why;
   auto graph = MakeDeviceGraph(kGpu);
   ASSERT_TRUE(graph.ok()) << graph.status();
   const at::Tensor input =
@@ -34,7 +34,7 @@ TEST(DeviceGraphTest, ReplaysWhatWasRecorded) {
 }
 
 TEST(DeviceGraphTest, SaysWhatCannotBeRecorded) {
-  if (auto why = WhyNotOn(1); !why.empty()) GTEST_SKIP() << why;
+  if (auto why = WhyTooFewGpus(1); !why.empty()) GTEST_SKIP() << why;
   auto graph = MakeDeviceGraph(kGpu);
   ASSERT_TRUE(graph.ok()) << graph.status();
   const at::Tensor input =
@@ -55,7 +55,7 @@ int64_t AllocatedBytes() {
 }
 
 TEST(DeviceGraphTest, AFailedRecordingLeavesNoMemoryBehind) {
-  if (auto why = WhyNotOn(1); !why.empty()) GTEST_SKIP() << why;
+  if (auto why = WhyTooFewGpus(1); !why.empty()) GTEST_SKIP() << why;
   const at::TensorOptions options = at::TensorOptions(at::kFloat).device(kGpu);
   const at::Tensor input = at::full({4}, 1.0, options);
   {

@@ -10,8 +10,8 @@
 namespace rankwise {
 
 // Returns why a test that needs `gpus` GPUs cannot run here; "" if it can:
-//   if (auto why = WhyNotOn(2); !why.empty()) GTEST_SKIP() << why;
-inline std::string WhyNotOn(int gpus) {
+//   if (auto why = WhyTooFewGpus(2); !why.empty()) GTEST_SKIP() << why;
+inline std::string WhyTooFewGpus(int gpus) {
   if (VisibleGpus() >= gpus) return "";
   if (VisibleGpus() == 0) return absl::StrCat("needs a GPU: ", WhyNoGpu());
   return absl::StrCat("needs ", gpus, " GPUs; ", VisibleGpus(), " visible");

@@ -94,7 +94,7 @@ class Launcher {
   void ReapChildren();
   void NoteStops(Child& child);
   void NoteEnd(Child& child, int wait_status);
-  bool CanDoWithout(const Child& child, int exit_code);
+  bool IsExpendable(const Child& child, int exit_code);
   std::optional<Blame> CauseOf(const Child& child);
   bool BlamesStoppedNeeded(const Child& child);
   void ReportFailure(Child& ended, const std::string& how);
@@ -398,7 +398,7 @@ void Launcher::NoteEnd(Child& child, int wait_status) {
     return;
   }
   const std::string how = DescribeEnd(wait_status);
-  if (CanDoWithout(child, ExitCodeOf(wait_status))) {
+  if (IsExpendable(child, ExitCodeOf(wait_status))) {
     return Say(absl::StrCat("rank ", child.rank, " (process ",
                             child.process.pid, ") ended with ", how,
                             AnyRunning() ? "; the job continues without it"
@@ -432,7 +432,7 @@ bool Launcher::BlamesStoppedNeeded(const Child& child) {
 }
 
 // False if the job is already ending.
-bool Launcher::CanDoWithout(const Child& child, int exit_code) {
+bool Launcher::IsExpendable(const Child& child, int exit_code) {
   if (config_.needed_ranks == 0 || child.rank < config_.needed_ranks ||
       exit_code == kBadUsage || told_to_end_ || exit_code_.has_value() ||
       WorkIsLost() || BlamesStoppedNeeded(child)) {

@@ -22,7 +22,7 @@ ParameterClient::ParameterClient(ShardLayout layout,
 
 Reply ParameterClient::Begin() {
   for (size_t i = 0; i < servers_.size(); ++i) {
-    Ask(static_cast<int>(i), {.kind = Request::kPull});
+    SendRequest(static_cast<int>(i), {.kind = Request::kPull});
     StartPull(servers_[i]);
   }
   const at::Tensor buffers = Joined(buffers_);  // overwritten by Receive
@@ -37,7 +37,7 @@ Reply ParameterClient::Begin() {
   return servers_[0].reply;
 }
 
-void ParameterClient::Ask(int server, const Request& request) {
+void ParameterClient::SendRequest(int server, const Request& request) {
   Server& to = servers_[static_cast<size_t>(server)];
   to.request = ToHeader(request);
   to.link.Send(to.request, kHeaderTag, to.sends);
@@ -78,7 +78,7 @@ void ParameterClient::AwaitReply(Server& server) {
       Server& other = servers_[i];
       if (&other == &server) continue;
       if (!other.reply.ending)
-        Ask(static_cast<int>(i), {.kind = Request::kWaiting});
+        SendRequest(static_cast<int>(i), {.kind = Request::kWaiting});
       if (!other.headers.empty()) TakeReply(other);
     }
   }
@@ -126,14 +126,14 @@ void ParameterClient::Exchange(const Push& push, const Fill& fill) {
   for (size_t i = 0; i < servers_.size(); ++i) {
     Server& server = servers_[i];
     const int number = static_cast<int>(i);
-    Ask(number, {.kind = Request::kPush,
-                 .round = round_,
-                 .read_version = server.reply.version,
-                 .read_round = server.reply.round,
-                 .learning_rate = push.learning_rate,
-                 .loss = loss,
-                 .step_loss = push.loss,
-                 .examples = push.examples});
+    SendRequest(number, {.kind = Request::kPush,
+                         .round = round_,
+                         .read_version = server.reply.version,
+                         .read_round = server.reply.round,
+                         .learning_rate = push.learning_rate,
+                         .loss = loss,
+                         .step_loss = push.loss,
+                         .examples = push.examples});
     int tag = kFirstBucketTag;
     for (size_t bucket = 0; bucket < layout_.buckets(); ++bucket) {
       fill(number, bucket);
@@ -182,9 +182,9 @@ void ParameterClient::EndStep(const Push& step) {
   CountStep(step);
   FinishSends();
   for (size_t i = 0; i < servers_.size(); ++i) {
-    Ask(static_cast<int>(i), {.kind = Request::kStep,
-                              .step_loss = step.loss,
-                              .examples = step.examples});
+    SendRequest(static_cast<int>(i), {.kind = Request::kStep,
+                                      .step_loss = step.loss,
+                                      .examples = step.examples});
   }
 }
 
@@ -193,7 +193,7 @@ void ParameterClient::Finish() {
   FinishSends();
   for (size_t i = 0; i < servers_.size(); ++i) {
     if (!servers_[i].reply.ending)
-      Ask(static_cast<int>(i), {.kind = Request::kDone});
+      SendRequest(static_cast<int>(i), {.kind = Request::kDone});
   }
   FinishSends();
 }

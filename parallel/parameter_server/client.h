@@ -81,7 +81,7 @@ class ParameterClient {
   void Exchange(const Push& push, const Fill& fill);
   void FinishSends();
   void CountStep(const Push& step);
-  void Ask(int server, const Request& request);
+  void SendRequest(int server, const Request& request);
   void StartPull(Server& server);
   // Returns whether the reply is final, as opposed to a `waiting` reply.
   bool TakeReply(Server& server);

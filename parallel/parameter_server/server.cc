@@ -105,7 +105,7 @@ void ParameterServer::Answer(Peer& peer) {
     peer.state = Peer::State::kDone;
     changed_.notify_all();
   } catch (const std::exception& error) {
-    Lose(peer, PlainMessage(error));
+    MarkLost(peer, PlainMessage(error));
   }
 }
 
@@ -174,7 +174,7 @@ void ParameterServer::SendParameters(Peer& peer, const Reply& reply) {
   WaitFor(peer.sends);
 }
 
-void ParameterServer::Lose(Peer& peer, const std::string& why) {
+void ParameterServer::MarkLost(Peer& peer, const std::string& why) {
   int others = 0;
   bool report = false;
   {

@@ -130,7 +130,7 @@ class ParameterServer {
   Reply Admit(Peer& peer, const Request& request);
   void AwaitOthers(Peer& peer, std::unique_lock<std::mutex>& lock);
   void SendParameters(Peer& peer, const Reply& reply);
-  void Lose(Peer& peer, const std::string& why);
+  void MarkLost(Peer& peer, const std::string& why);
   void Join();
   // These require `mutex_`.
   int CountIn(Peer::State state) const;

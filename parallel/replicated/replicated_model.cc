@@ -70,7 +70,7 @@ ReplicatedModel::ReplicatedModel(
     CheckAlike(parameters_[0], parameters_.back());
     CheckAlike(buffers_[0], buffers_.back());
   }
-  if (config_.keeps_copies) ShareParameters();
+  if (config_.persistent_copies) ShareParameters();
 }
 
 void ReplicatedModel::ShareParameters() {
@@ -115,7 +115,7 @@ void ReplicatedModel::Replicate(size_t count) {
   const at::NoGradGuard no_grad;
   const auto replicate = [this](size_t replica, at::Tensor& copy,
                                 const at::Tensor& source) {
-    if (!config_.keeps_copies) {
+    if (!config_.persistent_copies) {
       copy.set_data(CopyTo(config_.devices[replica], source));
     } else if (!copy.is_alias_of(source)) {
       copy.copy_(source, /*non_blocking=*/true);
@@ -169,7 +169,7 @@ void ReplicatedModel::Backward(const std::vector<at::Tensor>& outputs,
 }
 
 void ReplicatedModel::Reduce(size_t count) {
-  if (config_.keeps_copies && config_.devices[0].is_cpu()) {
+  if (config_.persistent_copies && config_.devices[0].is_cpu()) {
     RunOnThreads(count, [&](size_t i) { ReduceSlice(i, count, count); });
   } else {
     ReduceSlice(0, 1, count);

@@ -33,7 +33,7 @@ struct ReplicatedConfig {
   // memory; CPU gradients are summed by all threads. If false, as in
   // DataParallel, Replicate allocates new memory for the copies' parameters,
   // and only the caller's thread sums the gradients.
-  bool keeps_copies = false;
+  bool persistent_copies = false;
 };
 
 // The parts of a step, in order:

@@ -44,7 +44,7 @@ struct Net : torch::nn::Module {
 
 // Nets with different weights, and their engine.
 struct Replicas {
-  Replicas(size_t count, bool keeps_copies, bool normalizes = false) {
+  Replicas(size_t count, bool persistent_copies, bool normalizes = false) {
     for (size_t i = 0; i < count; ++i) {
       at::manual_seed(i);
       nets.push_back(std::make_shared<Net>(normalizes));
@@ -53,7 +53,7 @@ struct Replicas {
         std::vector<std::shared_ptr<torch::nn::Module>>(nets.begin(),
                                                         nets.end()),
         ReplicatedConfig{std::vector<c10::Device>(count, c10::kCPU),
-                         keeps_copies});
+                         persistent_copies});
   }
 
   // Runs a step up to the model's gradients. Returns the loss.
@@ -80,11 +80,11 @@ class ReplicatedModelTest
     : public ::testing::TestWithParam<std::tuple<size_t, bool>> {
  protected:
   size_t count() const { return std::get<0>(GetParam()); }
-  bool keeps_copies() const { return std::get<1>(GetParam()); }
+  bool persistent_copies() const { return std::get<1>(GetParam()); }
 };
 
 TEST_P(ReplicatedModelTest, StepsAreThoseOfTheWholeBatch) {
-  Replicas replicas(count(), keeps_copies());
+  Replicas replicas(count(), persistent_copies());
   at::manual_seed(0);
   Net whole(/*normalizes=*/false);
   for (int64_t examples : {8, 5, 1}) {  // 5 and 1: fewer parts than replicas
@@ -109,7 +109,8 @@ TEST_P(ReplicatedModelTest, StepsAreThoseOfTheWholeBatch) {
 }
 
 TEST_P(ReplicatedModelTest, GradientsAddUpOverMicroBatches) {
-  Replicas replicas(count(), keeps_copies()), once(count(), keeps_copies());
+  Replicas replicas(count(), persistent_copies()),
+      once(count(), persistent_copies());
   const torch::Tensor input = at::randn({8, 2, 4, 4});
   const torch::Tensor target = at::randn({8, 3});
   replicas.Step(input, target);
@@ -128,7 +129,7 @@ TEST_P(ReplicatedModelTest, GradientsAddUpOverMicroBatches) {
 
 // As in PyTorch, only the first replica's buffers persist.
 TEST_P(ReplicatedModelTest, BuffersAreThoseOfTheFirstReplica) {
-  Replicas replicas(count(), keeps_copies(), /*normalizes=*/true);
+  Replicas replicas(count(), persistent_copies(), /*normalizes=*/true);
   at::manual_seed(0);
   Net first(/*normalizes=*/true);
   const torch::Tensor input = at::randn({8, 2, 4, 4});
@@ -157,9 +158,9 @@ TEST(ReplicatedModel, CopiesThatStayShareTheParameters) {
   const auto data_of = [](const Replicas& replicas, size_t i) {
     return replicas.nets[i]->linear->weight.data_ptr();
   };
-  Replicas kept(2, /*keeps_copies=*/true);
+  Replicas kept(2, /*persistent_copies=*/true);
   EXPECT_EQ(data_of(kept, 1), data_of(kept, 0));
-  Replicas anew(2, /*keeps_copies=*/false);
+  Replicas anew(2, /*persistent_copies=*/false);
   anew.engine->Replicate(2);
   EXPECT_NE(data_of(anew, 1), data_of(anew, 0));
   EXPECT_TRUE(
@@ -167,7 +168,7 @@ TEST(ReplicatedModel, CopiesThatStayShareTheParameters) {
 }
 
 TEST(ReplicatedModel, ScalarsAreGatheredAsOneEach) {
-  Replicas replicas(2, /*keeps_copies=*/true);
+  Replicas replicas(2, /*persistent_copies=*/true);
   const std::vector<at::Tensor> parts =
       replicas.engine->Scatter(at::randn({3, 2, 4, 4}));
   ASSERT_EQ(parts.size(), 2u);
@@ -181,7 +182,7 @@ TEST(ReplicatedModel, ScalarsAreGatheredAsOneEach) {
 }
 
 TEST(ReplicatedModel, ReplicasRunAtTheSameTimeInTheCallersGradientMode) {
-  Replicas replicas(3, /*keeps_copies=*/true);
+  Replicas replicas(3, /*persistent_copies=*/true);
   std::barrier meet(3);  // all threads must reach it
   std::vector<std::thread::id> threads(3);
   std::vector<int> enabled(3, -1);
@@ -197,7 +198,7 @@ TEST(ReplicatedModel, ReplicasRunAtTheSameTimeInTheCallersGradientMode) {
 }
 
 TEST(ReplicatedModel, AReplicasExceptionComesThrough) {
-  Replicas replicas(2, /*keeps_copies=*/false);
+  Replicas replicas(2, /*persistent_copies=*/false);
   EXPECT_THROW(replicas.engine->Forward(2,
                                         [](size_t i) -> at::Tensor {
                                           if (i == 1)

@@ -104,7 +104,7 @@ FullyShardedDataParallel::FullyShardedDataParallel(torch::nn::Module& module,
       order_(units_, num_units,
              {.zero = config.stage,
               .prefetch = config.prefetch,
-              .micro_batches_take_turns = config.micro_batches_take_turns}) {
+              .interleave_micro_batches = config.interleave_micro_batches}) {
   unsharded_.has_gradients = config.stage > 1;
 }
 
@@ -133,7 +133,7 @@ void FullyShardedDataParallel::WatchGradients(size_t unit) {
         std::make_unique<torch::autograd::utils::LambdaPostHook>(
             [this, unit, i](const torch::autograd::variable_list& outputs,
                             const torch::autograd::variable_list&) {
-              GradientIsThere(unit, i);
+              OnGradientReady(unit, i);
               return outputs;
             }));
     gradients_[unit].accumulators.push_back(accumulator);  // they hold the hook
@@ -163,7 +163,7 @@ torch::Tensor FullyShardedDataParallel::Run(size_t section,
   order_.EndForward(section, /*trains=*/y.requires_grad());
   if (config_.stage == 3 && y.requires_grad()) {
     y.register_hook(
-        [this, section](const torch::Tensor&) { BackwardReaches(section); });
+        [this, section](const torch::Tensor&) { OnBackwardReached(section); });
   }
   return y;
 }
@@ -208,8 +208,8 @@ void FullyShardedDataParallel::BeforeBackward(
     gradients_[unit].awaited = units_[unit].trained();
 }
 
-void FullyShardedDataParallel::BackwardReaches(size_t section) {
-  if (config_.micro_batches_take_turns) {
+void FullyShardedDataParallel::OnBackwardReached(size_t section) {
+  if (config_.interleave_micro_batches) {
     for (const size_t unit : order_.units_of(section)) {
       if (order_.last_section(unit) == section)
         gradients_[unit].awaited = units_[unit].trained();
@@ -218,7 +218,7 @@ void FullyShardedDataParallel::BackwardReaches(size_t section) {
   order_.BeginBackward(section);
 }
 
-void FullyShardedDataParallel::GradientIsThere(size_t unit, size_t parameter) {
+void FullyShardedDataParallel::OnGradientReady(size_t unit, size_t parameter) {
   units_[unit].CountGradient(units_[unit].parameters()[parameter]);
   if (--gradients_[unit].awaited == 0) order_.FinishUnit(unit, reduces());
 }

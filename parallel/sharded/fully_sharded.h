@@ -132,12 +132,12 @@ class FullyShardedDataParallel : public DataParallelEngine,
   void AddUnit(const UnitSpec& spec,
                const std::map<const void*, std::string>& names);
   void WatchGradients(size_t unit);
-  void BackwardReaches(size_t section);
-  void GradientIsThere(size_t unit, size_t parameter);
+  void OnBackwardReached(size_t section);
+  void OnGradientReady(size_t unit, size_t parameter);
   void FinishReduces();
   bool reduces() const {
     return (step_syncs_ || config_.reduce_every_micro_batch) &&
-           !config_.micro_batches_take_turns;
+           !config_.interleave_micro_batches;
   }
 
   torch::nn::Module& module_;

@@ -261,7 +261,7 @@ TEST_P(ZeroTest, SumsMicroBatchesOfBf16ParametersInFp32) {
           net, {{"weight", {weight}}}, line, *DivideLine(line, 2),
           {.stage = GetParam(),
            .parameter_type = torch::ScalarType::BFloat16,
-           .micro_batches_take_turns = take_turns});
+           .interleave_micro_batches = take_turns});
       ASSERT_TRUE(engine.ok()) << engine.status();
       (*engine)->AddSection({weight});
       for (int i = 0; i < kMicroBatches; ++i) {
@@ -396,7 +396,7 @@ TEST(FullySharded, WhatWasGatheredBeforeAnUpdateIsGatheredAgain) {
     const Group line = comm.world();
     auto engine = FullyShardedDataParallel::Create(
         chain, {{"a", {chain.weights[0]}}, {"b", {chain.weights[1]}}}, line,
-        *DivideLine(line, 2), {.micro_batches_take_turns = true});
+        *DivideLine(line, 2), {.interleave_micro_batches = true});
     ASSERT_TRUE(engine.ok()) << engine.status();
     for (const torch::Tensor& weight : chain.weights)
       (*engine)->AddSection({weight});

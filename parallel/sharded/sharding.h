@@ -40,7 +40,7 @@ struct ShardingConfig {
   bool reduce_every_micro_batch = false;
   // For pipelines: interleaves the forwards and backwards of several
   // micro-batches; GradientSync::Start marks complete gradients.
-  bool micro_batches_take_turns = false;
+  bool interleave_micro_batches = false;
   // Stores the ranks' rows, and thus the optimizer state, in host memory.
   bool offload = false;
 };

@@ -9,7 +9,7 @@
 #include "ATen/ops/mm.h"
 #include "c10/util/Exception.h"
 #include "parallel/autograd/autocast.h"
-#include "parallel/autograd/kept_value.h"
+#include "parallel/autograd/saved_value.h"
 #include "parallel/autograd/once_differentiable.h"
 #include "parallel/comm/exchange.h"
 #include "parallel/tensor/parts.h"
@@ -71,7 +71,7 @@ class ColumnFunction : public OnceDifferentiable<ColumnFunction> {
                                const std::optional<torch::Tensor>& bias,
                                int64_t tokens, const TensorParallel& tp) {
     ctx->save_for_backward({x, weight, *bias});
-    KeepValue(*ctx, tp);
+    SaveValue(*ctx, tp);
     if (!tp.sequence_parallel) return at::linear(x, weight, bias);
     std::vector<torch::Tensor> products;
     for (Exchange& piece : StartGathers(x, tp))
@@ -83,7 +83,7 @@ class ColumnFunction : public OnceDifferentiable<ColumnFunction> {
   // padding has a zero gradient and adds nothing to the weight gradient.
   static variable_list Gradients(AutogradContext* ctx,
                                  const variable_list& gradients) {
-    const TensorParallel& tp = KeptValue<TensorParallel>(*ctx);
+    const TensorParallel& tp = SavedValue<TensorParallel>(*ctx);
     const variable_list saved = ctx->get_saved_variables();
     const torch::Tensor &x = saved[0], &weight = saved[1];
     const Needs needs(*ctx, saved);
@@ -117,7 +117,7 @@ class RowFunction : public OnceDifferentiable<RowFunction> {
                                const std::optional<torch::Tensor>& bias,
                                const TensorParallel& tp) {
     ctx->save_for_backward({x, weight, *bias});
-    KeepValue(*ctx, tp);
+    SaveValue(*ctx, tp);
     torch::Tensor y =
         tp.sequence_parallel ? PartOfSum(x, weight, tp) : Sum(x, weight, tp);
     if (bias->defined()) y.add_(*bias);
@@ -126,7 +126,7 @@ class RowFunction : public OnceDifferentiable<RowFunction> {
 
   static variable_list Gradients(AutogradContext* ctx,
                                  const variable_list& gradients) {
-    const TensorParallel& tp = KeptValue<TensorParallel>(*ctx);
+    const TensorParallel& tp = SavedValue<TensorParallel>(*ctx);
     const variable_list saved = ctx->get_saved_variables();
     const torch::Tensor &x = saved[0], &weight = saved[1], &dy = gradients[0];
     const Needs needs(*ctx, saved);

@@ -8,7 +8,7 @@
 #include "ATen/ops/constant_pad_nd.h"
 #include "absl/strings/str_cat.h"
 #include "c10/core/WrapDimMinimal.h"
-#include "parallel/autograd/kept_value.h"
+#include "parallel/autograd/saved_value.h"
 #include "parallel/autograd/once_differentiable.h"
 #include "parallel/comm/exchange.h"
 #include "parallel/tensor/parts.h"
@@ -79,16 +79,16 @@ class RegionFunction : public OnceDifferentiable<RegionFunction> {
 
   static torch::Tensor forward(AutogradContext* ctx, const torch::Tensor& x,
                                const Region& region, const TensorParallel& tp) {
-    KeepValue(*ctx, tp);
-    KeepValue(*ctx, region);
+    SaveValue(*ctx, tp);
+    SaveValue(*ctx, region);
     return region.forward(x, region.division, tp);
   }
 
   static variable_list Gradients(AutogradContext* ctx,
                                  const variable_list& gradients) {
-    const Region& region = KeptValue<Region>(*ctx);
+    const Region& region = SavedValue<Region>(*ctx);
     return {region.backward(gradients[0], region.division,
-                            KeptValue<TensorParallel>(*ctx)),
+                            SavedValue<TensorParallel>(*ctx)),
             torch::Tensor(), torch::Tensor()};
   }
 };

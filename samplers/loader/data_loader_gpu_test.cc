@@ -41,7 +41,7 @@ struct Loaders {
 class DataLoaderGpuTest : public testing::TestWithParam<int> {
  protected:
   void SetUp() override {
-    if (auto why = WhyNotOn(1); !why.empty()) GTEST_SKIP() << why;
+    if (auto why = WhyTooFewGpus(1); !why.empty()) GTEST_SKIP() << why;
   }
 };
 

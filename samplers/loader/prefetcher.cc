@@ -45,7 +45,7 @@ void RunOperatorsSingleThreaded() {
 
 // Prevents the calling thread from preempting the thread that wakes it, which
 // has taken a batch and begins a step.
-void WaitForACoreWhenWoken() {
+void UseBatchScheduling() {
   const sched_param none{};
   (void)pthread_setschedparam(pthread_self(), SCHED_BATCH, &none);
 }
@@ -128,7 +128,7 @@ std::shared_ptr<Prefetcher::Job> Prefetcher::WaitForWork(int64_t* number) {
 
 void Prefetcher::Work() {
   RunOperatorsSingleThreaded();
-  WaitForACoreWhenWoken();
+  UseBatchScheduling();
   int64_t number;
   while (std::shared_ptr<Job> job = WaitForWork(&number)) {
     absl::StatusOr<Batch> batch = MakeOrExplain(job->make, number);

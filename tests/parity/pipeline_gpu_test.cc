@@ -22,7 +22,7 @@ constexpr double kTolerance = 1e-3;
 
 // tests/virtual_gpu:trainers_test runs what this does without comparing.
 std::string WhyNotComparedOn(int gpus) {
-  if (auto why = WhyNotOn(gpus); !why.empty()) return why;
+  if (auto why = WhyTooFewGpus(gpus); !why.empty()) return why;
   return GpusCompute() ? "" : "virtual GPUs compute no losses and weights";
 }
 

@@ -73,7 +73,7 @@ std::vector<double> Count(const std::string& command, int steps) {
 }
 
 TEST(SteadyStepTest, AsksTheDeviceForWhatTheDocumentSays) {
-  if (auto why = WhyNotOn(2); !why.empty()) GTEST_SKIP() << why;
+  if (auto why = WhyTooFewGpus(2); !why.empty()) GTEST_SKIP() << why;
   if (GpusCompute()) GTEST_SKIP() << "virtual GPUs count, real ones do not";
   const std::vector<Row> rows = DocumentedRows();
   ASSERT_GE(rows.size(), 6u);

@@ -74,7 +74,7 @@ class TrainersOnGpusTest : public ::testing::TestWithParam<Layout> {};
 
 TEST_P(TrainersOnGpusTest, Take20Steps) {
   const Layout& layout = GetParam();
-  if (auto why = WhyNotOn(layout.gpus); !why.empty()) GTEST_SKIP() << why;
+  if (auto why = WhyTooFewGpus(layout.gpus); !why.empty()) GTEST_SKIP() << why;
   const Finished run =
       RunTrainer(layout.trainer, FlagsOf(layout), {}, absl::Seconds(120));
   EXPECT_EQ(run.code, 0) << run.err;
@@ -89,7 +89,7 @@ INSTANTIATE_TEST_SUITE_P(All, TrainersOnGpusTest,
                          });
 
 TEST(FaultsOnGpusTest, AKilledRankEndsTheOthers) {
-  if (auto why = WhyNotOn(2); !why.empty()) GTEST_SKIP() << why;
+  if (auto why = WhyTooFewGpus(2); !why.empty()) GTEST_SKIP() << why;
   const auto ddp =
       StartTrainer("ddp", {"--nproc=2", "--device=cuda", "--model=mlp",
                            "--epochs=1000", "--eval=false", "--log_every=1"});
@@ -102,7 +102,7 @@ TEST(FaultsOnGpusTest, AKilledRankEndsTheOthers) {
 }
 
 TEST(FaultsOnGpusTest, AStoppedRankIsATimeOut) {
-  if (auto why = WhyNotOn(2); !why.empty()) GTEST_SKIP() << why;
+  if (auto why = WhyTooFewGpus(2); !why.empty()) GTEST_SKIP() << why;
   const auto fsdp = StartTrainer(
       "fsdp", {"--nproc=2", "--device=cuda", "--model=mlp", "--epochs=1000",
                "--eval=false", "--log_every=1", "--collective_timeout=4s"});

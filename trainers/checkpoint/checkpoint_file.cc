@@ -185,7 +185,7 @@ absl::StatusOr<std::vector<TensorSource>> SourcesOf(
                      {"offsets", block.offsets},
                      {"shape", block.whole_shape}};
   }
-  RETURN_IF_ERROR(LayOut(sources));
+  RETURN_IF_ERROR(AssignOffsets(sources));
   return sources;
 }
 

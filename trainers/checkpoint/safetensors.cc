@@ -347,7 +347,7 @@ absl::StatusOr<TensorSource> SourceOf(const std::string& name,
                       [tensor] { return tensor; }};
 }
 
-absl::Status LayOut(std::vector<TensorSource>& sources) {
+absl::Status AssignOffsets(std::vector<TensorSource>& sources) {
   for (const auto& [entry, values] : sources) {
     if (FindType(entry.dtype) == nullptr) {
       return absl::InvalidArgumentError(absl::StrCat(
@@ -405,7 +405,7 @@ absl::Status SaveSafetensors(const std::string& path,
     if (!source.ok()) return Explain(source.status(), "save", path);
     sources.push_back(*std::move(source));
   }
-  const absl::Status laid_out = LayOut(sources);
+  const absl::Status laid_out = AssignOffsets(sources);
   if (!laid_out.ok()) return Explain(laid_out, "save", path);
   return WriteSafetensors(path, sources, metadata);
 }

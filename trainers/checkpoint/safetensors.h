@@ -70,9 +70,9 @@ absl::StatusOr<TensorSource> SourceOf(const std::string& name,
 // name, so that every tensor is aligned, and sets their offsets in the data.
 // InvalidArgument for a type that the format lacks (it has F32 F64 F16 BF16 I64
 // I32 U8 BOOL).
-absl::Status LayOut(std::vector<TensorSource>& sources);
+absl::Status AssignOffsets(std::vector<TensorSource>& sources);
 
-// Writes `sources`, ordered by LayOut, to `path`, as ReplaceFile does.
+// Writes `sources`, ordered by AssignOffsets, to `path`, as ReplaceFile does.
 // InvalidArgument for a repeated name or text that is not UTF-8. Conventional
 // metadata: {"format", "pt"}. If given, `complete` is called after all values
 // are written, and its result, of equal length, replaces `metadata`.

@@ -138,7 +138,7 @@ TEST(SafetensorsTest, OneTensorIsInMemoryAtATime) {
                              values, {2}, [alive](void*) {}, torch::kFloat);
                        }});
   }
-  ASSERT_TRUE(LayOut(sources).ok());
+  ASSERT_TRUE(AssignOffsets(sources).ok());
   const absl::Status status =
       WriteSafetensors(Path(), sources, {{"k", "..."}}, [] {
         return SafetensorsMetadata{{"k", "end"}};

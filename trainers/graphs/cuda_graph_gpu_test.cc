@@ -171,12 +171,12 @@ void ExpectGraphChangesNothing(const TrainConfig& config, double tolerance,
 }
 
 TEST(CudaGraphGpuTest, SimpleCnn) {
-  if (auto why = WhyNotOn(1); !why.empty()) GTEST_SKIP() << why;
+  if (auto why = WhyTooFewGpus(1); !why.empty()) GTEST_SKIP() << why;
   ExpectGraphChangesNothing(Config("simple_cnn"), 1e-3);
 }
 
 TEST(CudaGraphGpuTest, ClippingAndSgd) {
-  if (auto why = WhyNotOn(1); !why.empty()) GTEST_SKIP() << why;
+  if (auto why = WhyTooFewGpus(1); !why.empty()) GTEST_SKIP() << why;
   TrainConfig config = Config("simple_cnn");
   config.optimizer = {.name = "sgd",
                       .learning_rate = 0.01,
@@ -187,21 +187,21 @@ TEST(CudaGraphGpuTest, ClippingAndSgd) {
 }
 
 TEST(CudaGraphGpuTest, Fp16WithItsScaler) {
-  if (auto why = WhyNotOn(1); !why.empty()) GTEST_SKIP() << why;
+  if (auto why = WhyTooFewGpus(1); !why.empty()) GTEST_SKIP() << why;
   TrainConfig config = Config("simple_cnn");
   config.precision = Precision::kFp16;
   ExpectGraphChangesNothing(config, 1e-2);
 }
 
 TEST(CudaGraphGpuTest, GptInBf16) {
-  if (auto why = WhyNotOn(1); !why.empty()) GTEST_SKIP() << why;
+  if (auto why = WhyTooFewGpus(1); !why.empty()) GTEST_SKIP() << why;
   TrainConfig config = Config("gpt");
   config.precision = Precision::kBf16;
   ExpectGraphChangesNothing(config, 2e-2);
 }
 
 TEST(CudaGraphGpuTest, DropoutRunsWithoutAndSaysWhy) {
-  if (auto why = WhyNotOn(1); !why.empty()) GTEST_SKIP() << why;
+  if (auto why = WhyTooFewGpus(1); !why.empty()) GTEST_SKIP() << why;
   TrainConfig config = Config("gpt");
   config.model.dropout = 0.1;
   const Outcome plain = TrainOnGpu(config, /*graph=*/false);
@@ -213,12 +213,12 @@ TEST(CudaGraphGpuTest, DropoutRunsWithoutAndSaysWhy) {
 }
 
 TEST(CudaGraphGpuTest, ReducerOverNccl) {
-  if (auto why = WhyNotOn(1); !why.empty()) GTEST_SKIP() << why;
+  if (auto why = WhyTooFewGpus(1); !why.empty()) GTEST_SKIP() << why;
   ExpectGraphChangesNothing(Config("simple_cnn"), 1e-3, Engine::kReducer);
 }
 
 TEST(CudaGraphGpuTest, SimpleEngineOverNccl) {
-  if (auto why = WhyNotOn(1); !why.empty()) GTEST_SKIP() << why;
+  if (auto why = WhyTooFewGpus(1); !why.empty()) GTEST_SKIP() << why;
   ExpectGraphChangesNothing(Config("simple_cnn"), 1e-3, Engine::kSimple);
 }
 

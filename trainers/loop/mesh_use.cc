@@ -52,8 +52,8 @@ ModelParallel ParallelOf(const Worker& worker, const ModelSplit& split,
                       .exposed = context_exposed}};
 }
 
-void ShareNorm(const Worker& worker, const Model& model, const Group& shard,
-               Optimizer& optimizer) {
+void ReduceNormAcross(const Worker& worker, const Model& model,
+                      const Group& shard, Optimizer& optimizer) {
   std::vector<c10::intrusive_ptr<c10d::ProcessGroup>> groups;
   if (shard.size() > 1) groups.push_back(shard.process_group());
   for (const char* axis : {"tp", "pp"}) {
@@ -62,7 +62,7 @@ void ShareNorm(const Worker& worker, const Model& model, const Group& shard,
   }
   if (groups.empty()) return;
   const c10::Device device = worker.device;
-  optimizer.ShareNorm(
+  optimizer.ReduceNormAcross(
       [groups, device](torch::Tensor& squared_norm) {
         std::vector<torch::Tensor> sum = {squared_norm.to(device)};
         for (const auto& group : groups) group->allreduce(sum)->wait();

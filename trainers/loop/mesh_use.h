@@ -21,8 +21,8 @@ ModelParallel ParallelOf(const Worker& worker, const ModelSplit& split,
 
 // From now on clipping uses the norm of the whole model, whose parts are held
 // by the ranks along pp and tp and by those of `shard`.
-void ShareNorm(const Worker& worker, const Model& model, const Group& shard,
-               Optimizer& optimizer);
+void ReduceNormAcross(const Worker& worker, const Model& model,
+                      const Group& shard, Optimizer& optimizer);
 
 // Returns "mesh: pp 2, dp 1, cp 1, tp 2 (ranks along tp are neighbours), on one
 // node"; on several nodes, the axes that cross them. "" if all ranks are along

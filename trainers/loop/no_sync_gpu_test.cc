@@ -114,7 +114,7 @@ absl::Status Train(const TrainConfig& config, const MakeEngine& make_engine) {
 }
 
 TEST(NoSyncGpuTest, WaitingIsSeenWhereItIs) {
-  if (auto why = WhyNotOn(1); !why.empty()) GTEST_SKIP() << why;
+  if (auto why = WhyTooFewGpus(1); !why.empty()) GTEST_SKIP() << why;
   const at::Tensor one =
       at::ones({}, at::TensorOptions(at::kFloat).device(kGpu));
   {
@@ -125,13 +125,13 @@ TEST(NoSyncGpuTest, WaitingIsSeenWhereItIs) {
 }
 
 TEST(NoSyncGpuTest, OneDevice) {
-  if (auto why = WhyNotOn(1); !why.empty()) GTEST_SKIP() << why;
+  if (auto why = WhyTooFewGpus(1); !why.empty()) GTEST_SKIP() << why;
   const absl::Status trained = Train(Config(), nullptr);
   EXPECT_TRUE(trained.ok()) << trained;
 }
 
 TEST(NoSyncGpuTest, ClippingSgdAndNoLoaderThread) {
-  if (auto why = WhyNotOn(1); !why.empty()) GTEST_SKIP() << why;
+  if (auto why = WhyTooFewGpus(1); !why.empty()) GTEST_SKIP() << why;
   TrainConfig config = Config();
   config.optimizer.name = "sgd";
   config.optimizer.momentum = 0.9;
@@ -143,13 +143,13 @@ TEST(NoSyncGpuTest, ClippingSgdAndNoLoaderThread) {
 }
 
 TEST(NoSyncGpuTest, SimpleDataParallel) {
-  if (auto why = WhyNotOn(1); !why.empty()) GTEST_SKIP() << why;
+  if (auto why = WhyTooFewGpus(1); !why.empty()) GTEST_SKIP() << why;
   const absl::Status trained = Train(Config(), EngineOf<SimpleDataParallel>());
   EXPECT_TRUE(trained.ok()) << trained;
 }
 
 TEST(NoSyncGpuTest, DistributedDataParallel) {
-  if (auto why = WhyNotOn(1); !why.empty()) GTEST_SKIP() << why;
+  if (auto why = WhyTooFewGpus(1); !why.empty()) GTEST_SKIP() << why;
   const absl::Status trained =
       Train(Config(), EngineOf<DistributedDataParallel>());
   EXPECT_TRUE(trained.ok()) << trained;

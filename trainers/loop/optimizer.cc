@@ -173,8 +173,9 @@ void Optimizer::ZeroGrad() {
   for (torch::Tensor& parameter : parameters_) parameter.mutable_grad().reset();
 }
 
-void Optimizer::ShareNorm(std::function<void(torch::Tensor&)> add_up,
-                          const std::vector<std::string>& counted_elsewhere) {
+void Optimizer::ReduceNormAcross(
+    std::function<void(torch::Tensor&)> add_up,
+    const std::vector<std::string>& counted_elsewhere) {
   add_up_ = std::move(add_up);
   for (const std::string& name : counted_elsewhere) {
     const auto found = absl::c_find(names_, name);

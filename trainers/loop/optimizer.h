@@ -109,8 +109,8 @@ class Optimizer {
   // For models whose parts are on several ranks: `add_up` sums a scalar over
   // those ranks, in place, so that clipping uses the norm of the whole model.
   // Another rank counts the parameters named in `counted_elsewhere`.
-  void ShareNorm(std::function<void(torch::Tensor& squared_norm)> add_up,
-                 const std::vector<std::string>& counted_elsewhere);
+  void ReduceNormAcross(std::function<void(torch::Tensor& squared_norm)> add_up,
+                        const std::vector<std::string>& counted_elsewhere);
 
   // Returns the norm of the last Step's gradients before clipping, a scalar on
   // the device; undefined without clipping.

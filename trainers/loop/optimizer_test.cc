@@ -235,8 +235,8 @@ TEST(SharedNormTest, ClippingSeesTheNormOfAllParts) {
        at::cat({parts->b->weight.grad().flatten(), parts->b->bias.grad()})
            .norm()
            .square()});
-  first->ShareNorm([&](torch::Tensor& sum) { sum.add_(norms[1]); }, {});
-  second->ShareNorm([&](torch::Tensor& sum) { sum.add_(norms[0]); }, {});
+  first->ReduceNormAcross([&](torch::Tensor& sum) { sum.add_(norms[1]); }, {});
+  second->ReduceNormAcross([&](torch::Tensor& sum) { sum.add_(norms[0]); }, {});
   together->Step(0.5);
   first->Step(0.5);
   second->Step(0.5);
@@ -253,8 +253,9 @@ TEST(SharedNormTest, WhatAnotherRankCountsIsLeftOut) {
       std::move(*MakeOptimizer(TrainableParameters(*model), config));
   model->Forward(at::randn({8, 6})).square().mean().backward();
   double seen = 0;
-  optimizer->ShareNorm([&](torch::Tensor& sum) { seen = sum.item<double>(); },
-                       {"a.weight", "a.bias", "b.bias"});
+  optimizer->ReduceNormAcross(
+      [&](torch::Tensor& sum) { seen = sum.item<double>(); },
+      {"a.weight", "a.bias", "b.bias"});
   const double expected =
       model->b->weight.grad().norm().square().item<double>();
   optimizer->Step(0.1);

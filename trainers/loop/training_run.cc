@@ -42,8 +42,8 @@ int64_t CountElements(const NamedTensors& tensors) {
 
 }  // namespace
 
-absl::Status TrainingRun::Guarded(const std::string& attempted,
-                                  const std::function<absl::Status()>& body) {
+absl::Status TrainingRun::RunAndExplain(
+    const std::string& attempted, const std::function<absl::Status()>& body) {
   try {
     return body();
   } catch (const std::exception& error) {
@@ -86,12 +86,13 @@ absl::StatusOr<std::unique_ptr<TrainingRun>> TrainingRun::Create(
   auto run =
       std::unique_ptr<TrainingRun>(new TrainingRun(config, worker, spec));
   run->replicas_ = placement.replicas;
-  RETURN_IF_ERROR(run->Guarded("building the model", [&]() -> absl::Status {
-    run->BuildModel(placement);
-    ASSIGN_OR_RETURN(run->data_, OpenTrainingData(config, spec, worker,
-                                                  placement.reads_data));
-    return run->Plan();
-  }));
+  RETURN_IF_ERROR(
+      run->RunAndExplain("building the model", [&]() -> absl::Status {
+        run->BuildModel(placement);
+        ASSIGN_OR_RETURN(run->data_, OpenTrainingData(config, spec, worker,
+                                                      placement.reads_data));
+        return run->Plan();
+      }));
   run->computed_memory_ =
       ComputeMemory(config, worker.device.type(), spec, placement);
   return run;
@@ -99,11 +100,11 @@ absl::StatusOr<std::unique_ptr<TrainingRun>> TrainingRun::Create(
 
 absl::Status TrainingRun::Start(const NamedTensors& owned,
                                 ShardedState sharded) {
-  return Guarded("starting the run", [&]() -> absl::Status {
+  return RunAndExplain("starting the run", [&]() -> absl::Status {
     ASSIGN_OR_RETURN(optimizer_, MakeOptimizer(owned, config_.optimizer));
     if (config_.precision == Precision::kFp16) optimizer_->UseGradScaler({});
     if (!config_.skip_communication) {
-      ShareNorm(worker_, *model_, sharded.group, *optimizer_);
+      ReduceNormAcross(worker_, *model_, sharded.group, *optimizer_);
     }
     ASSIGN_OR_RETURN(divergence_, DivergenceCheck::Create(config_, worker_));
     if (config_.output.memory) {
@@ -150,7 +151,7 @@ absl::Status TrainingRun::OpenCheckpoints(ShardedState sharded) {
   save_points_.emplace(config_.checkpoint, worker_.comm);
   ASSIGN_OR_RETURN(restart_, AgreeOnRestart(worker_));
   if (restart_ == 0 && !config_.checkpoint.resume)
-    return BeginAnew(config_.checkpoint, worker_);
+    return SetAsideOldCheckpoints(config_.checkpoint, worker_);
   const std::string why =
       restart_ > 0 ? absl::StrCat("restart ", restart_) : "--resume";
   ASSIGN_OR_RETURN(std::optional<Progress> found,
@@ -219,7 +220,7 @@ absl::Status TrainingRun::Train(const StepFunction& step,
                                 const EvaluateFunction& evaluate,
                                 const std::function<absl::Status()>& conclude) {
   Announce();
-  RETURN_IF_ERROR(TellRestart());
+  RETURN_IF_ERROR(ReportRestart());
   const bool traces = !config_.output.trace.file.empty();
   const int64_t steps_left = total_steps_ - progress_.step;
   if (traces && steps_left <= StepTraffic::kWarmUpSteps) {
@@ -228,7 +229,7 @@ absl::Status TrainingRun::Train(const StepFunction& step,
                      "after a start, and the run has ",
                      Counted(steps_left, "step"), " left"));
   } else if (traces) {
-    RETURN_IF_ERROR(Guarded("comparing the ranks' clocks", [&] {
+    RETURN_IF_ERROR(RunAndExplain("comparing the ranks' clocks", [&] {
       trace_ = std::make_unique<StepTrace>(config_.output.trace, worker_);
       return absl::OkStatus();
     }));
@@ -237,18 +238,19 @@ absl::Status TrainingRun::Train(const StepFunction& step,
     absl::Status status = TrainEpoch(step);
     // Record the measurements even after a failure.
     absl::Status flushed =
-        Guarded("reading the last losses", [&] { return log_->Flush(); });
+        RunAndExplain("reading the last losses", [&] { return log_->Flush(); });
     RETURN_IF_ERROR(status);
     RETURN_IF_ERROR(flushed);
     if (preempted_) return EndPreempted();
-    RETURN_IF_ERROR(Guarded(absl::StrCat("the end of epoch ", progress_.epoch),
-                            [&] { return FinishEpoch(evaluate); }));
+    RETURN_IF_ERROR(
+        RunAndExplain(absl::StrCat("the end of epoch ", progress_.epoch),
+                      [&] { return FinishEpoch(evaluate); }));
   }
   console_->RunDone();
   if (trace_ != nullptr && !trace_->written()) {
     RETURN_IF_ERROR(WriteTrace());
   }
-  RETURN_IF_ERROR(Guarded("the end of the run", [&]() -> absl::Status {
+  RETURN_IF_ERROR(RunAndExplain("the end of the run", [&]() -> absl::Status {
     RETURN_IF_ERROR(FinishCheckpoints());
     if (conclude != nullptr) {
       RETURN_IF_ERROR(conclude());
@@ -275,7 +277,7 @@ MemoryRecord TrainingRun::MeasureMemory() {
 }
 
 absl::Status TrainingRun::WriteTrace() {
-  return Guarded("writing the trace", [&]() -> absl::Status {
+  return RunAndExplain("writing the trace", [&]() -> absl::Status {
     ASSIGN_OR_RETURN(std::string written, trace_->Write());
     console_->Say(written);
     return absl::OkStatus();
@@ -327,7 +329,7 @@ absl::Status TrainingRun::TrainStep(const StepFunction& step,
     seeds.push_back(DropoutSeed(config_.seed, number, worker_.data_rank(),
                                 static_cast<int64_t>(i)));
   }
-  return Guarded(absl::StrCat("step ", number), [&]() -> absl::Status {
+  return RunAndExplain(absl::StrCat("step ", number), [&]() -> absl::Status {
     tensor_exposed_.Take();  // from an evaluation
     context_exposed_.Take();
     const bool recorded = traffic_.Begin();
@@ -370,18 +372,19 @@ absl::Status TrainingRun::AfterStep(int64_t step_in_epoch) {
                      step_examples_, log_->last_loss());
   const bool shows_loss = console_->ShowsLoss(step_in_epoch) || done();
   if (shows_loss) {
-    RETURN_IF_ERROR(Guarded("reading the loss", [&] { return log_->Flush(); }));
+    RETURN_IF_ERROR(
+        RunAndExplain("reading the loss", [&] { return log_->Flush(); }));
     console_->Loss(step_in_epoch, progress_.epoch, *log_->last_loss());
-    TellSkippedSteps();
+    ReportSkippedSteps();
   }
   // Ranks compare losses only after all of them have read theirs.
   if (shows_loss || !divergence_->compares_ranks()) {
-    RETURN_IF_ERROR(Guarded(
+    RETURN_IF_ERROR(RunAndExplain(
         absl::StrCat("comparing the losses up to step ", progress_.step),
         [&] { return CheckFinite(); }));
   }
   if (!save_points_.has_value() || done()) return absl::OkStatus();
-  return Guarded("saving a checkpoint", [&]() -> absl::Status {
+  return RunAndExplain("saving a checkpoint", [&]() -> absl::Status {
     const SavePoints::Next next =
         save_points_->AfterStep(progress_.step, epoch_done());
     preempted_ = next == SavePoints::Next::kSaveAndEnd;
@@ -428,11 +431,11 @@ absl::Status TrainingRun::Diverged(const std::string& what) {
 }
 
 // Called at log lines, where the host waits for the device anyway.
-void TrainingRun::TellSkippedSteps() {
+void TrainingRun::ReportSkippedSteps() {
   const GradScaler* scaler = optimizer_->grad_scaler();
   if (scaler == nullptr || !worker_.is_first()) return;
   const int64_t skipped = scaler->skipped_steps();
-  if (skipped == std::exchange(told_skipped_, skipped)) return;
+  if (skipped == std::exchange(reported_skipped_, skipped)) return;
   console_->Say(absl::StrFormat(
       "fp16: %d steps skipped so far, as their gradients overflowed; the loss "
       "is now scaled by %g",
@@ -443,7 +446,7 @@ absl::Status TrainingRun::EvaluateEpoch(const EvaluateFunction& evaluate) {
   const std::string attempted =
       absl::StrCat("the evaluation after epoch ", progress_.epoch);
   std::optional<EvalRecord> result;
-  RETURN_IF_ERROR(Guarded(attempted, [&]() -> absl::Status {
+  RETURN_IF_ERROR(RunAndExplain(attempted, [&]() -> absl::Status {
     absl::StatusOr<EvalRecord> evaluated =
         evaluate != nullptr
             ? evaluate(data_, progress_.epoch)
@@ -528,7 +531,7 @@ absl::Status TrainingRun::FinishCheckpoints() {
   return saved.has_value() ? Write(*saved) : absl::OkStatus();
 }
 
-absl::Status TrainingRun::TellRestart() {
+absl::Status TrainingRun::ReportRestart() {
   if (restart_ == 0 || !worker_.is_first()) return absl::OkStatus();
   const RestartRecord record = RestartNow(worker_.env, restart_, progress_);
   console_->Say(DescribeRestart(record));
@@ -537,8 +540,8 @@ absl::Status TrainingRun::TellRestart() {
 
 // The exit code lets the scheduler distinguish this end from a failure.
 absl::Status TrainingRun::EndPreempted() {
-  RETURN_IF_ERROR(Guarded("saving the last checkpoint",
-                          [&] { return FinishCheckpoints(); }));
+  RETURN_IF_ERROR(RunAndExplain("saving the last checkpoint",
+                                [&] { return FinishCheckpoints(); }));
   if (trace_ != nullptr && !trace_->written()) {
     // The checkpoint is safe: a failure to write the trace does not change the
     // outcome.

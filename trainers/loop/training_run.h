@@ -84,7 +84,7 @@ class TrainingRun {
     unsharded_ = std::move(unsharded);
   }
   // Adds the engine's state to checkpoints; call before Start.
-  void KeepEngine(EngineState engine) { engine_ = std::move(engine); }
+  void SetEngineState(EngineState engine) { engine_ = std::move(engine); }
   // After Start; nullptr without --memory.
   MemoryMeter* memory_meter() { return memory_meter_.get(); }
 
@@ -97,8 +97,8 @@ class TrainingRun {
  private:
   TrainingRun(const TrainConfig& config, const Worker& worker, ModelSpec spec);
   // Runs `body` and converts its exceptions by ExplainTrainingFailure.
-  absl::Status Guarded(const std::string& attempted,
-                       const std::function<absl::Status()>& body);
+  absl::Status RunAndExplain(const std::string& attempted,
+                             const std::function<absl::Status()>& body);
   void BuildModel(const ModelPlacement& placement);
   absl::Status Plan();
   absl::Status OpenCheckpoints(ShardedState sharded);
@@ -111,7 +111,7 @@ class TrainingRun {
                          StepClock& clock);
   bool EndsEpoch(int64_t step, absl::Span<const Batch> micro_batches) const;
   absl::Status AfterStep(int64_t step_in_epoch);
-  void TellSkippedSteps();
+  void ReportSkippedSteps();
   absl::Status CheckFinite();
   absl::Status Diverged(const std::string& what);
   absl::Status WriteDivergence(const std::string& cause);
@@ -122,7 +122,7 @@ class TrainingRun {
   absl::Status SaveCheckpoint();
   absl::StatusOr<bool> MaySave();
   absl::Status FinishCheckpoints();
-  absl::Status TellRestart();
+  absl::Status ReportRestart();
   absl::Status EndPreempted();
   bool done() const { return progress_.step >= total_steps_; }
   bool epoch_done() const;
@@ -160,7 +160,7 @@ class TrainingRun {
   int64_t saved_step_ = 0;
   std::optional<DivergenceCheck> divergence_;  // after Start
   bool warned_non_finite_ = false;             // about a loss or gradient norm
-  int64_t told_skipped_ = 0;  // reported steps lost to fp16 overflows
+  int64_t reported_skipped_ = 0;  // reported steps lost to fp16 overflows
 };
 
 }  // namespace rankwise

@@ -51,8 +51,10 @@ double LossNumbers(const ModelSpec& model) {
 // Returns the bytes stored if layers store only their input, which has the
 // parameters' type. The first layer, whose input needs no gradient, and the
 // last, whose backward runs first, store everything.
-int64_t ComputeRecomputed(const TrainConfig& config, c10::DeviceType device,
-                          const ModelSpec& model, const Sharding& sharding) {
+int64_t RecomputedActivationBytes(const TrainConfig& config,
+                                  c10::DeviceType device,
+                                  const ModelSpec& model,
+                                  const Sharding& sharding) {
   const size_t layers = model.layers.size();
   int64_t bytes = ComputeActivations(config, device, model,
                                      {layers - 1, layers}, sharding.has_bf16());
@@ -221,7 +223,7 @@ MemoryParts ComputeMemory(const TrainConfig& config, c10::DeviceType device,
   parts.activation_bytes =
       placement.activation_bytes.has_value() ? *placement.activation_bytes
       : sharding.recompute
-          ? ComputeRecomputed(config, device, model, sharding)
+          ? RecomputedActivationBytes(config, device, model, sharding)
           : ComputeActivations(share, device, model, {0, model.layers.size()},
                                sharding.has_bf16());
   return parts;
@@ -237,7 +239,7 @@ int64_t ComputeUnsharded(const ModelSpec& model,
       LayoutBuilder(model, placement).Build(),
       {.zero = config.stage,
        .prefetch = config.prefetch,
-       .micro_batches_take_turns = !placement.passes.empty()},
+       .interleave_micro_batches = !placement.passes.empty()},
       {.zero = config.stage,
        .ranks = sharding.ranks,
        .parameter_bytes =

@@ -180,7 +180,7 @@ void Model::FindDivisions(const LayerContext& context) {
     for (const auto& [parameter, division] : context.divided) {
       if (parameter.is_same(entry.value())) divisions_[entry.key()] = division;
     }
-    for (const torch::Tensor& parameter : context.of_own_tokens) {
+    for (const torch::Tensor& parameter : context.partial_gradient_parameters) {
       if (parameter.is_same(entry.value())) of_own_tokens_.push_back(parameter);
     }
   }

@@ -61,7 +61,7 @@ struct LayerContext {
   std::vector<std::pair<torch::Tensor, Division>> divided;
   // Whole parameters used only on this rank's tokens, under sequence
   // parallelism: each rank's gradient is one summand.
-  std::vector<torch::Tensor> of_own_tokens;
+  std::vector<torch::Tensor> partial_gradient_parameters;
   // Weights to which later layers are tied, by full name
   // ("embedding.token.weight").
   std::map<std::string, torch::Tensor> weights;
@@ -196,7 +196,7 @@ class Model : public torch::nn::Module {
     return divisions_;
   }
   // Parameters whose gradients must be summed along tp before use.
-  const std::vector<torch::Tensor>& of_own_tokens() const {
+  const std::vector<torch::Tensor>& partial_gradient_parameters() const {
     return of_own_tokens_;
   }
 

@@ -31,8 +31,8 @@ torch::Tensor Normal(at::IntArrayRef shape, double deviation) {
 torch::nn::LayerNorm Norm(int64_t features, LayerContext& context) {
   torch::nn::LayerNorm norm(torch::nn::LayerNormOptions({features}));
   if (context.parallel.tensor.sequence_parallel) {
-    context.of_own_tokens.push_back(norm->weight);
-    context.of_own_tokens.push_back(norm->bias);
+    context.partial_gradient_parameters.push_back(norm->weight);
+    context.partial_gradient_parameters.push_back(norm->bias);
   }
   return norm;
 }
@@ -50,7 +50,7 @@ void DivideColumns(const Linear& linear, int64_t blocks,
 void DivideRows(const Linear& linear, LayerContext& context) {
   context.Divide(linear.weight(), {.dim = 1, .size = linear.weight().size(1)});
   if (context.parallel.tensor.sequence_parallel)
-    context.of_own_tokens.push_back(linear.bias());
+    context.partial_gradient_parameters.push_back(linear.bias());
 }
 
 class Attention : public torch::nn::Module {

@@ -18,7 +18,7 @@ constexpr double kMostFlopsPerSecond = 2e16, kMostBytesPerSecond = 1e14;
 class PeakGpuTest : public testing::TestWithParam<const char*> {};
 
 TEST_P(PeakGpuTest, IsPossible) {
-  if (auto why = WhyNotOn(1); !why.empty()) GTEST_SKIP() << why;
+  if (auto why = WhyTooFewGpus(1); !why.empty()) GTEST_SKIP() << why;
   const DevicePeak peak =
       MeasurePeak({.device = kGpu, .precision = GetParam()}, EffortFor(kGpu))
           .peak;

@@ -23,7 +23,8 @@ absl::StatusOr<int64_t> AgreeOnRestart(const Worker& worker) {
   return count.item<int64_t>();
 }
 
-absl::Status BeginAnew(const CheckpointConfig& config, const Worker& worker) {
+absl::Status SetAsideOldCheckpoints(const CheckpointConfig& config,
+                                    const Worker& worker) {
   if (worker.env.max_restarts == 0 || worker.env.launcher == "nproc")
     return absl::OkStatus();
   return AgreeOnSuccess(

@@ -22,7 +22,8 @@ absl::StatusOr<int64_t> AgreeOnRestart(const Worker& worker);
 // For a run that starts from the beginning: if torchrun may restart it, sets
 // the checkpoints in the folder aside, so that no restart continues from them.
 // rankwise's launcher does this before the ranks start. Collective.
-absl::Status BeginAnew(const CheckpointConfig& config, const Worker& worker);
+absl::Status SetAsideOldCheckpoints(const CheckpointConfig& config,
+                                    const Worker& worker);
 
 // Returns the record of a restart whose training resumes now from `progress`.
 RestartRecord RestartNow(const RankEnv& env, int64_t restart,

@@ -163,7 +163,7 @@ absl::StatusOr<std::vector<TensorSource>> WholeTensors(
     };
     sources.push_back(std::move(source));
   }
-  RETURN_IF_ERROR(LayOut(sources));
+  RETURN_IF_ERROR(AssignOffsets(sources));
   return sources;
 }
 

@@ -26,7 +26,7 @@ absl::StatusOr<MeshModel> Parallelize(const TrainConfig& config,
   // others while a layer computes.
   if (pipeline.zero.sharding.stage > 0) {
     ZeroConfig zero = pipeline.zero;
-    zero.sharding.micro_batches_take_turns = true;
+    zero.sharding.interleave_micro_batches = true;
     ASSIGN_OR_RETURN(mesh.sharded, ShardModel(model, config, worker, zero));
     FullyShardedDataParallel* const engine = mesh.sharded.get();
     mesh.training->MeasureUnsharded(

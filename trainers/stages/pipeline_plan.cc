@@ -106,8 +106,8 @@ absl::StatusOr<std::vector<LayerProfile>> ProfileModel(
 }
 
 // Returns the first rank's `seconds`, one per layer, on all ranks.
-absl::StatusOr<std::vector<double>> TellAll(std::vector<double> seconds,
-                                            const Worker& worker) {
+absl::StatusOr<std::vector<double>> CopyFromFirstRank(
+    std::vector<double> seconds, const Worker& worker) {
   at::Tensor shared = at::tensor(seconds, at::kDouble).to(worker.device);
   if (worker.comm != nullptr) {
     RETURN_IF_ERROR(worker.comm->Broadcast(shared, /*root=*/0));
@@ -268,8 +268,8 @@ absl::Status PipelinePlan::Cut(const TrainConfig& config, int num_stages) {
         backward[i] = profile_[i].backward_seconds;
       }
     }
-    ASSIGN_OR_RETURN(forward, TellAll(forward, worker_));
-    ASSIGN_OR_RETURN(backward, TellAll(backward, worker_));
+    ASSIGN_OR_RETURN(forward, CopyFromFirstRank(forward, worker_));
+    ASSIGN_OR_RETURN(backward, CopyFromFirstRank(backward, worker_));
     for (size_t i = 0; i < layers; ++i)
       seconds.push_back(forward[i] + backward[i]);
   }

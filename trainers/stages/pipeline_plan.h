@@ -92,7 +92,7 @@ class PipelinePlan {
 
   // Returns the schedule of a step of `micro_batches` micro-batches, with
   // communication: the first ones of a full step's if an epoch's last step has
-  // fewer. The pointer stays valid until PlanAgain has changed the plan twice,
+  // fewer. The pointer stays valid until Replan has changed the plan twice,
   // so the new plan's schedule has a different address.
   absl::StatusOr<const Schedule*> ScheduleFor(size_t micro_batches);
 
@@ -101,8 +101,8 @@ class PipelinePlan {
   // From now on plans for `costs`, which must be identical on all ranks. Keeps
   // the current schedule if no other is faster with these costs. Returns a line
   // for the console. `step`: the last one that ran. Requires is_planned().
-  absl::StatusOr<std::string> PlanAgain(int64_t step,
-                                        const SimulationCosts& costs);
+  absl::StatusOr<std::string> Replan(int64_t step,
+                                     const SimulationCosts& costs);
   // Returns the seconds that the schedule was planned for: F, I and W of
   // `stage` and a message to the next stage. Empty if none were measured.
   std::map<std::string, double> PlannedSeconds(int stage) const;

@@ -113,7 +113,7 @@ TEST(PipelinePlanTest, PlansAgainForWhatWasMeasured) {
   const Schedule* const replaced = *plan->ScheduleFor(kMicroBatches);
   const Schedule before = *replaced;
 
-  const std::string line = *plan->PlanAgain(3, costs);
+  const std::string line = *plan->Replan(3, costs);
   EXPECT_THAT(line,
               HasSubstr("zero_bubble_auto: planned again after step 3 from "
                         "measured times (F 1000.00, I 750.00, W 1250.00 ms, "
@@ -131,7 +131,7 @@ TEST(PipelinePlanTest, PlansAgainForWhatWasMeasured) {
   EXPECT_EQ(ComputationOf(**plan->ScheduleFor(5)).actions,
             FirstMicroBatches(ComputationOf(after), 5).actions);
 
-  EXPECT_THAT(*plan->PlanAgain(6, costs), HasSubstr("no other plan is faster"));
+  EXPECT_THAT(*plan->Replan(6, costs), HasSubstr("no other plan is faster"));
   EXPECT_EQ((*plan->ScheduleFor(kMicroBatches))->actions, after.actions);
 }
 

@@ -76,7 +76,7 @@ absl::StatusOr<std::shared_ptr<PipelineStep>> PipelineRun::Begin(
     const StepInput& input) {
   auto step = std::make_shared<PipelineStep>();
   step->number = input.step;
-  RETURN_IF_ERROR(PlanAgain(input.step - 1));
+  RETURN_IF_ERROR(Replan(input.step - 1));
   ASSIGN_OR_RETURN(step->schedule,
                    plan_->ScheduleFor(input.micro_batches.size()));
   step->full =
@@ -160,12 +160,12 @@ absl::StatusOr<StepOutcome> PipelineRun::End(
 }
 
 // After an exchange of costs no step is in flight or missing in the meter.
-absl::Status PipelineRun::PlanAgain(int64_t last_step) {
+absl::Status PipelineRun::Replan(int64_t last_step) {
   if (planned_again_ || !plan_->is_planned() || meter_.costs().stages.empty())
     return absl::OkStatus();
   planned_again_ = true;
   ASSIGN_OR_RETURN(const std::string line,
-                   plan_->PlanAgain(last_step, meter_.costs()));
+                   plan_->Replan(last_step, meter_.costs()));
   training_->Say(line);
   ASSIGN_OR_RETURN(const Schedule* full,
                    plan_->ScheduleFor(static_cast<size_t>(config_.accumulate)));

@@ -63,7 +63,7 @@ class PipelineRun {
   absl::Status Conclude();
 
   // Plans once more from exchanged costs, if the schedule depends on them.
-  absl::Status PlanAgain(int64_t last_step);
+  absl::Status Replan(int64_t last_step);
   // Adds finished steps to the meter, or with `wait` all steps.
   absl::Status TakeInSteps(bool wait);
   const std::vector<ExecutorStep>& Read(PipelineStep& step) const;

@@ -79,8 +79,8 @@ bool PipelinePlan::is_planned() const {
   return absl::StartsWith(config_.schedule, "zero_bubble_auto");
 }
 
-absl::StatusOr<std::string> PipelinePlan::PlanAgain(
-    int64_t step, const SimulationCosts& costs) {
+absl::StatusOr<std::string> PipelinePlan::Replan(int64_t step,
+                                                 const SimulationCosts& costs) {
   ASSIGN_OR_RETURN(Schedule planned, MakeFull(costs));
   ASSIGN_OR_RETURN(const Bubbles before, BubblesOf(full_, costs));
   ASSIGN_OR_RETURN(const Bubbles after, BubblesOf(planned, costs));

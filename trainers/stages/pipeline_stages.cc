@@ -230,7 +230,7 @@ void PipelineStages::FindSharedWeights() {
       own_parameters_[stage] =
           Without(stages_[stage]->Parameters(), shared_here_);
       of_own_tokens_[stage] =
-          Among(model_.of_own_tokens(), own_parameters_[stage]);
+          Among(model_.partial_gradient_parameters(), own_parameters_[stage]);
     }
   }
 }
@@ -323,8 +323,8 @@ std::map<std::string, PendingDuration> PipelineStages::ExchangeGradients() {
     // The tensor that the update will use.
     torch::Tensor weight =
         sharded_ == nullptr ? shared.weight : sharded_->RowsOf(shared.weight);
-    AddUpSharedGradient(worker_.mesh->group("pp"), shared.peer, shared.tag,
-                        weight);
+    SumSharedGradient(worker_.mesh->group("pp"), shared.peer, shared.tag,
+                      weight);
   }
   exposed["pp"] =
       PendingDuration(std::move(start), DeviceEvent(worker_.device));

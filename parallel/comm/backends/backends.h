@@ -154,7 +154,8 @@ c10::intrusive_ptr<c10d::Work> WithoutTensors(
 
 // Calls `ask`, which may poll the GPU even while another thread captures a
 // graph on it (cudaThreadExchangeStreamCaptureMode).
-void BesideCaptures(c10::Device device, const std::function<void()>& ask);
+void AllowPollingDuringCapture(c10::Device device,
+                               const std::function<void()>& ask);
 
 // Returns this process's NCCL flight recorder as JSON; "" without CUDA. May not
 // return if the GPU hangs.

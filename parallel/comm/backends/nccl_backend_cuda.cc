@@ -93,7 +93,8 @@ c10::intrusive_ptr<c10d::Work> WithoutTensors(
   return c10::make_intrusive<Nccl::WorkNCCL>(*nccl);
 }
 
-void BesideCaptures(c10::Device device, const std::function<void()>& ask) {
+void AllowPollingDuringCapture(c10::Device device,
+                               const std::function<void()>& ask) {
   if (!device.is_cuda()) return ask();
   const c10::cuda::CUDAGuard device_guard(device);
   const c10::cuda::CUDAStreamCaptureModeGuard mode(

@@ -18,7 +18,9 @@ c10::intrusive_ptr<c10d::Work> WithoutTensors(
   return work;
 }
 
-void BesideCaptures(c10::Device, const std::function<void()>& ask) { ask(); }
+void AllowPollingDuringCapture(c10::Device, const std::function<void()>& ask) {
+  ask();
+}
 
 std::string DumpNcclRecorder() { return ""; }
 

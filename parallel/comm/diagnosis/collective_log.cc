@@ -29,7 +29,7 @@ int CollectiveLog::AddGroup(const std::string& name, std::vector<int> ranks) {
   return static_cast<int>(groups_.size()) - 1;
 }
 
-void CollectiveLog::NameRanks(std::vector<std::string> places) {
+void CollectiveLog::SetRankPlaces(std::vector<std::string> places) {
   std::lock_guard<std::mutex> lock(mutex_);
   places_ = std::move(places);
 }

@@ -45,7 +45,7 @@ struct CollectiveReport {
   // For kFailed: seconds in flight, or of the wait. Backends fail alike at a
   // timeout and at a lost connection; this separates the two.
   double seconds_to_failure = 0;
-  // Places of the job's ranks, set by NameRanks; empty if unknown.
+  // Places of the job's ranks, set by SetRankPlaces; empty if unknown.
   std::vector<std::string> places;
 };
 
@@ -95,7 +95,7 @@ class CollectiveLog {
   int AddGroup(const std::string& name, std::vector<int> ranks);
 
   // Sets each rank's place on the mesh, for reports: "pp 1, tp 0".
-  void NameRanks(std::vector<std::string> places);
+  void SetRankPlaces(std::vector<std::string> places);
 
   // Records the start of collective `name` (a string literal). `observed`:
   // whether End will be called. `root`: a rank of the group, or -1.

@@ -248,7 +248,7 @@ absl::Status DescribeFailure(
 absl::Status ExplainByPeers(const Failure& failure, c10d::Store& store) {
   constexpr absl::Duration kPatience = absl::Milliseconds(2500);
   const absl::StatusOr<std::vector<PeerStatus>> peers =
-      AskPeers(store, failure.rank, failure.world_size, kPatience);
+      QueryPeers(store, failure.rank, failure.world_size, kPatience);
   if (peers.ok()) ReportBlame(store, failure.rank, FindBlame(failure, *peers));
   return DescribeFailure(failure, peers);
 }

@@ -207,9 +207,9 @@ bool IsGone(const PeerStatus& peer) {
 bool AnyFailed(c10d::Store& store) { return store.check({kFailuresKey}); }
 bool AnyDead(c10d::Store& store) { return store.check({kDeathsKey}); }
 
-absl::StatusOr<std::vector<PeerStatus>> AskPeers(c10d::Store& store, int self,
-                                                 int world_size,
-                                                 absl::Duration patience) {
+absl::StatusOr<std::vector<PeerStatus>> QueryPeers(c10d::Store& store, int self,
+                                                   int world_size,
+                                                   absl::Duration patience) {
   std::vector<Observation> peers;
   for (int rank = 0; rank < world_size; ++rank) {
     if (rank != self) peers.push_back({{.rank = rank}});

@@ -131,9 +131,9 @@ bool IsGone(const PeerStatus& peer);
 // be dead or stopped, or all have shown a sign of life; otherwise after
 // `patience`, which should exceed two seconds. Unavailable if the store does
 // not answer.
-absl::StatusOr<std::vector<PeerStatus>> AskPeers(c10d::Store& store, int self,
-                                                 int world_size,
-                                                 absl::Duration patience);
+absl::StatusOr<std::vector<PeerStatus>> QueryPeers(c10d::Store& store, int self,
+                                                   int world_size,
+                                                   absl::Duration patience);
 
 // Counts this rank out; blocks until all ranks have done so, or for `patience`.
 void AwaitDepartures(c10d::Store& store, int world_size,
@@ -156,7 +156,7 @@ struct Failure {
 // have not started it (for a message, its peer).
 //
 // DeadlineExceeded if the collective timed out, Unavailable if a rank is gone,
-// else Internal. `peers` is the result of AskPeers; an error means that the
+// else Internal. `peers` is the result of QueryPeers; an error means that the
 // store is gone with its server.
 absl::Status DescribeFailure(
     const Failure& failure,

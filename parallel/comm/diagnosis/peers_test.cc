@@ -79,7 +79,7 @@ TEST(PeersTest, ABeatingHeartIsAlive) {
   auto log = std::make_shared<CollectiveLog>();
   log->Begin("barrier", {}, true);
   const Heartbeat heartbeat(store, 1, log);
-  const Statuses peers = AskPeers(*store, 0, 2, kPatience);
+  const Statuses peers = QueryPeers(*store, 0, 2, kPatience);
   ASSERT_TRUE(peers.ok()) << peers.status();
   ASSERT_EQ(peers->size(), 1u);
   EXPECT_EQ(peers->front().rank, 1);
@@ -94,7 +94,7 @@ TEST(PeersTest, AStoppedHeartAndNoneAtAllAreSilent) {
   const auto store = NewStore();
   store->set("pulse/1", FormatPulse(PulseOf(Pulse::Life::kAlive, "x #5")));
   const Statuses peers =
-      AskPeers(*store, 0, 3, /*patience=*/absl::Milliseconds(100));
+      QueryPeers(*store, 0, 3, /*patience=*/absl::Milliseconds(100));
   ASSERT_TRUE(peers.ok()) << peers.status();
   EXPECT_EQ(peers->at(0).life, Life::kSilent);
   EXPECT_EQ(peers->at(0).pulse.doing, "x #5");
@@ -110,7 +110,7 @@ TEST(PeersTest, DeparturesAndFailuresAreKnownAtOnce) {
     EXPECT_EQ(failing.MarkFailed("barrier #4"), 1);
     EXPECT_EQ(failing.MarkFailed("barrier #5"), 1) << "the first counts";
   }
-  const Statuses peers = AskPeers(*store, 0, 3, kPatience);
+  const Statuses peers = QueryPeers(*store, 0, 3, kPatience);
   ASSERT_TRUE(peers.ok()) << peers.status();
   EXPECT_EQ(peers->at(0).life, Life::kLeft);
   EXPECT_EQ(peers->at(1).life, Life::kFailed);
@@ -128,7 +128,7 @@ TEST(PeersTest, EachGroupsProgressIsPublished) {
   log->Begin("barrier", {}, true, group);
   log->Begin("barrier", {}, true, group);
   const Heartbeat heartbeat(store, 1, log);
-  const Statuses peers = AskPeers(*store, 0, 2, kPatience);
+  const Statuses peers = QueryPeers(*store, 0, 2, kPatience);
   ASSERT_TRUE(peers.ok()) << peers.status();
   const Pulse& pulse = peers->front().pulse;
   EXPECT_EQ(pulse.doing, "barrier #2 of group dp (ranks 1, 3)");
@@ -141,7 +141,7 @@ TEST(PeersTest, AReportedDeathEndsTheQuestion) {
   const auto store = NewStore();
   store->set("pulse/2", FormatPulse(PulseOf(Pulse::Life::kAlive, "x #5")));
   ReportDeath(*store, 2, "signal 9 (Killed)");
-  const Statuses peers = AskPeers(*store, 0, 3, absl::Hours(1));
+  const Statuses peers = QueryPeers(*store, 0, 3, absl::Hours(1));
   ASSERT_TRUE(peers.ok()) << peers.status();
   EXPECT_EQ(peers->at(0).life, Life::kUnknown);
   EXPECT_EQ(peers->at(1).life, Life::kDead);
@@ -153,12 +153,12 @@ TEST(PeersTest, AReportedStopEndsTheQuestionUntilTheRankGoesOn) {
   const auto store = NewStore();
   store->set("pulse/1", FormatPulse(PulseOf(Pulse::Life::kAlive, "x #5")));
   ReportStop(*store, 1, /*is_stopped=*/true);
-  Statuses peers = AskPeers(*store, 0, 3, absl::Hours(1));
+  Statuses peers = QueryPeers(*store, 0, 3, absl::Hours(1));
   ASSERT_TRUE(peers.ok()) << peers.status();
   EXPECT_EQ(peers->at(0).life, Life::kStopped);
   EXPECT_EQ(peers->at(1).life, Life::kUnknown);
   ReportStop(*store, 1, /*is_stopped=*/false);
-  peers = AskPeers(*store, 0, 2, absl::Milliseconds(100));
+  peers = QueryPeers(*store, 0, 2, absl::Milliseconds(100));
   ASSERT_TRUE(peers.ok()) << peers.status();
   EXPECT_EQ(peers->at(0).life, Life::kSilent);
 }
@@ -191,7 +191,7 @@ TEST(PeersTest, ARankThatFailedFirstDidNotDieByItself) {
   const auto store = NewStore();
   store->set("pulse/1", FormatPulse(PulseOf(Pulse::Life::kFailed, "x #5")));
   ReportDeath(*store, 1, "exit code 1");
-  const Statuses peers = AskPeers(*store, 0, 2, kPatience);
+  const Statuses peers = QueryPeers(*store, 0, 2, kPatience);
   ASSERT_TRUE(peers.ok()) << peers.status();
   EXPECT_EQ(peers->at(0).life, Life::kFailed);
 }

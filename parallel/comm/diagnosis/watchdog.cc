@@ -187,7 +187,7 @@ Trouble Watchdog::LookAround(absl::Duration oldest) {
 
 Trouble Watchdog::LookForGoneRanks() {
   const std::vector<int> group = log_->Suspect().ranks;
-  const absl::StatusOr<std::vector<PeerStatus>> peers = AskPeers(
+  const absl::StatusOr<std::vector<PeerStatus>> peers = QueryPeers(
       *config_.store, config_.rank, config_.world_size, config_.silence);
   store_lost_ = !peers.ok();
   if (store_lost_) return {};

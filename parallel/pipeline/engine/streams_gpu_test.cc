@@ -108,7 +108,7 @@ void ExpectLikeTheCpu(TestLayers layers, const std::string& name,
 }
 
 TEST(StreamsGpuTest, OneGpuAsTwoRanksComputesWhatTheCpuDoes) {
-  if (auto why = WhyNotOn(1); !why.empty()) GTEST_SKIP() << why;
+  if (auto why = WhyTooFewGpus(1); !why.empty()) GTEST_SKIP() << why;
   // By default, convolutions round their inputs to TF32.
   at::globalContext().setAllowTF32CuDNN(false);
   for (const std::string& name : ScheduleNames())
@@ -117,14 +117,14 @@ TEST(StreamsGpuTest, OneGpuAsTwoRanksComputesWhatTheCpuDoes) {
 }
 
 TEST(StreamsGpuTest, TwoGpusComputeWhatTheCpuDoes) {
-  if (auto why = WhyNotOn(2); !why.empty()) GTEST_SKIP() << why;
+  if (auto why = WhyTooFewGpus(2); !why.empty()) GTEST_SKIP() << why;
   for (const std::string& name : ScheduleNames())
     ExpectLikeTheCpu(TestLayers::kLinear, name, {Gpu(0), Gpu(1)});
 }
 
 // Two stages of one rank, each on its own stream.
 TEST(StreamsGpuTest, StagesOfOneRankComputeWhatTheCpuDoes) {
-  if (auto why = WhyNotOn(1); !why.empty()) GTEST_SKIP() << why;
+  if (auto why = WhyTooFewGpus(1); !why.empty()) GTEST_SKIP() << why;
   const Schedule schedule =
       TestSchedule("interleaved_1f1b", {1, kMicroBatches, 2}).at(0);
   const Reference reference =
@@ -146,7 +146,7 @@ TEST(StreamsGpuTest, StagesOfOneRankComputeWhatTheCpuDoes) {
 }
 
 TEST(StreamsGpuTest, CopiesHaveACost) {
-  if (auto why = WhyNotOn(1); !why.empty()) GTEST_SKIP() << why;
+  if (auto why = WhyTooFewGpus(1); !why.empty()) GTEST_SKIP() << why;
   const LinkCosts link = MeasureCopies({Gpu(0), Gpu(0)}, 4 << 20);
   EXPECT_GT(link.alpha_seconds + link.beta_seconds_per_byte, 0);
   EXPECT_LT(link.alpha_seconds, 1);

@@ -208,8 +208,8 @@ void LocalTransports::Run(const Address& address, Copy& copy) {
   copy.arrived.emplace(target);
 }
 
-void AddUpSharedGradient(const Group& pipeline, int peer, int tag,
-                         const at::Tensor& weight) {
+void SumSharedGradient(const Group& pipeline, int peer, int tag,
+                       const at::Tensor& weight) {
   at::NoGradGuard no_grad;
   at::Tensor& gradient = weight.mutable_grad();
   if (!gradient.defined()) gradient = at::zeros_like(weight);

@@ -173,8 +173,8 @@ class LocalTransports {
 // of rank `peer` of the pipeline, bitwise equal on both: for a weight that the
 // first and last stage share (tied embeddings). Both must call it; `tag` must
 // be equal and otherwise unused.
-void AddUpSharedGradient(const Group& pipeline, int peer, int tag,
-                         const at::Tensor& weight);
+void SumSharedGradient(const Group& pipeline, int peer, int tag,
+                       const at::Tensor& weight);
 
 // Times ping-pong messages between ranks i and i + 1 of the pipeline, of 4
 // bytes and of `message_bytes` (an activation's size; at most 4 MiB are used),

@@ -99,7 +99,7 @@ TEST(SharedGradientTest, BothEndWithTheSameSum) {
   OnRanks(2, [&](const Group& group, int rank) {
     const at::Tensor weight =
         WithGradient(at::full({4, 5}, rank == 0 ? 0.1 : 0.7));
-    AddUpSharedGradient(group, 1 - rank, /*tag=*/9, weight);
+    SumSharedGradient(group, 1 - rank, /*tag=*/9, weight);
     results[rank] = weight.grad();
   });
   EXPECT_TRUE(results[0].equal(results[1]));
@@ -110,7 +110,7 @@ TEST(SharedGradientTest, AStageThatDidNotUseTheWeightAddsZeros) {
   OnRanks(2, [](const Group& group, int rank) {
     const at::Tensor weight = rank == 0 ? WithGradient(at::full({4, 5}, 3.))
                                         : at::zeros({4, 5}).requires_grad_();
-    AddUpSharedGradient(group, 1 - rank, /*tag=*/9, weight);
+    SumSharedGradient(group, 1 - rank, /*tag=*/9, weight);
     EXPECT_TRUE(weight.grad().equal(at::full({4, 5}, 3.)));
   });
 }

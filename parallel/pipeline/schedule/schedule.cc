@@ -49,7 +49,7 @@ struct Request {
   int max_activations = 0;               // 0 if not given
 };
 
-Request Understand(absl::string_view name) {
+Request ParseScheduleName(absl::string_view name) {
   const std::vector<absl::string_view> parts = absl::StrSplit(name, ':');
   for (const Generator& generator : kGenerators) {
     if (generator.name != parts[0]) continue;
@@ -111,8 +111,9 @@ absl::Status CheckSize(const ScheduleShape& shape, int chunks) {
       kMostMicroBatchesOfStages));
 }
 
-absl::StatusOr<Schedule> Planned(const ScheduleShape& shape,
-                                 int max_activations, SimulationCosts costs) {
+absl::StatusOr<Schedule> PlanZeroBubble(const ScheduleShape& shape,
+                                        int max_activations,
+                                        SimulationCosts costs) {
   if (costs.stages.empty()) costs.stages.emplace_back();
   RETURN_IF_ERROR(CheckCosts(costs, shape.num_ranks));
   return ZeroBubbleAuto(
@@ -152,18 +153,18 @@ std::vector<std::string> ScheduleNames() {
 }
 
 bool IsScheduleName(absl::string_view name) {
-  return Understand(name).generator != nullptr;
+  return ParseScheduleName(name).generator != nullptr;
 }
 
 int DefaultChunks(absl::string_view name) {
-  const Generator* const generator = Understand(name).generator;
+  const Generator* const generator = ParseScheduleName(name).generator;
   return generator == nullptr ? 1 : generator->default_chunks;
 }
 
 absl::StatusOr<Schedule> MakeSchedule(absl::string_view name,
                                       const ScheduleShape& shape,
                                       const SimulationCosts& costs) {
-  const Request request = Understand(name);
+  const Request request = ParseScheduleName(name);
   if (request.generator == nullptr)
     return absl::InvalidArgumentError(
         absl::StrCat("--schedule=", name, ": must be one of ",
@@ -178,7 +179,7 @@ absl::StatusOr<Schedule> MakeSchedule(absl::string_view name,
   ASSIGN_OR_RETURN(
       Schedule schedule,
       generator.make == nullptr
-          ? Planned(shape, request.max_activations, costs)
+          ? PlanZeroBubble(shape, request.max_activations, costs)
           : generator.make(shape.num_ranks, shape.num_micro_batches, chunks));
   schedule.name = std::string(name);
   return schedule;

@@ -29,7 +29,7 @@ constexpr absl::string_view kOverlap = "OVERLAP_F_B";
 
 // Returns why a cell is rejected, including cells that
 // torch.distributed.pipelining accepts.
-absl::string_view ReasonAgainst(absl::string_view cell) {
+absl::string_view RejectionReason(absl::string_view cell) {
   if (absl::EndsWith(cell, kOverlap))
     return "an F and a B that overlap look like (0F3;3B1)OVERLAP_F_B";
   for (const absl::string_view kind : {"UNSHARD", "RESHARD", "REDUCE_GRAD"}) {
@@ -57,7 +57,7 @@ absl::StatusOr<Action> ParseAction(absl::string_view cell) {
         action.stage <= kHighestNumber && action.micro_batch <= kHighestNumber)
       return action;
   }
-  return absl::InvalidArgumentError(ReasonAgainst(cell));
+  return absl::InvalidArgumentError(RejectionReason(cell));
 }
 
 // Returns the actions of a cell: one, or the two of a pair.
@@ -75,7 +75,7 @@ absl::StatusOr<std::vector<Action>> ParseCell(absl::string_view cell) {
   }
   if (actions.size() != 2 || actions[0].kind != ActionKind::kForward ||
       actions[1].kind != ActionKind::kBackward)
-    return absl::InvalidArgumentError(ReasonAgainst(cell));
+    return absl::InvalidArgumentError(RejectionReason(cell));
   actions[1].overlapped = true;
   return actions;
 }

@@ -205,8 +205,8 @@ double PeakBytes(const Schedule& schedule, absl::Span<const int> ranks,
   return most;
 }
 
-std::vector<double> PeakBytesOfEach(const Schedule& schedule,
-                                    const StepMemory& memory) {
+std::vector<double> PeakBytesPerRank(const Schedule& schedule,
+                                     const StepMemory& memory) {
   AllValues values(schedule);
   std::vector<double> peaks;
   for (const std::vector<Action>& actions : schedule.actions) {

@@ -60,8 +60,8 @@ double PeakBytes(const Schedule& schedule, absl::Span<const int> ranks,
                  const StepMemory& memory);
 
 // Returns PeakBytes of every rank, each in a process of its own.
-std::vector<double> PeakBytesOfEach(const Schedule& schedule,
-                                    const StepMemory& memory);
+std::vector<double> PeakBytesPerRank(const Schedule& schedule,
+                                     const StepMemory& memory);
 
 }  // namespace rankwise
 

@@ -62,7 +62,7 @@ TEST(PeakBytesTest, OfEachRankIsThatOfItAlone) {
     std::vector<double> alone;
     for (int rank = 0; rank < 3; ++rank)
       alone.push_back(PeakBytes(schedule, {rank}, memory));
-    EXPECT_EQ(PeakBytesOfEach(schedule, memory), alone) << name;
+    EXPECT_EQ(PeakBytesPerRank(schedule, memory), alone) << name;
   }
 }
 

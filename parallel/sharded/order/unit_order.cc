@@ -44,7 +44,7 @@ void UnitOrder::BeginForward(size_t section) {
 
 void UnitOrder::EndForward(size_t section, bool trains) {
   const bool backward_begins_here = trains && section + 1 == sections_.size() &&
-                                    !config_.micro_batches_take_turns;
+                                    !config_.interleave_micro_batches;
   if (config_.zero < 3 || backward_begins_here) return;
   for (const size_t unit : sections_[section]) {
     if (uses_[unit].last_section == section) units_.Invalidate(unit);

@@ -32,7 +32,7 @@ struct UnitOrderConfig {
   // Number of units gathered ahead of the current one.
   int prefetch = 1;
   // For pipelines: the next backward may belong to another micro-batch.
-  bool micro_batches_take_turns = false;
+  bool interleave_micro_batches = false;
 };
 
 // The order for a model run as a sequence of sections. `units` must outlive it.

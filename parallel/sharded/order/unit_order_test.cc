@@ -102,7 +102,7 @@ TEST(UnitOrderTest, AnEvaluationFreesTheLastUnitToo) {
 }
 
 TEST(UnitOrderTest, InAPipelineBackwardNeedNotFollowForward) {
-  Chain chain({.zero = 3, .prefetch = 1, .micro_batches_take_turns = true});
+  Chain chain({.zero = 3, .prefetch = 1, .interleave_micro_batches = true});
   EXPECT_EQ(chain.Forward().back(), "=2 -2");
   EXPECT_EQ(chain.Backward(false).front(), "+2 =2 +1 -2");
 }

@@ -7,7 +7,7 @@ namespace rankwise {
 UnitPasses::UnitPasses(Units& units, UnitLayout layout,
                        const UnitOrderConfig& config)
     : layout_(std::move(layout)),
-      takes_turns_(config.micro_batches_take_turns),
+      takes_turns_(config.interleave_micro_batches),
       order_(units, layout_.units.size(), config),
       awaited_(layout_.units.size()) {
   for (const UnitSize& unit : layout_.units)

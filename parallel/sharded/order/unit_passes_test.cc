@@ -36,7 +36,7 @@ TEST(UnitMemoryTest, Zero3HoldsOneUnitTheNextMessageAndTwoReductions) {
 TEST(UnitMemoryTest, AStageReducesItsGradientsWhenItHasThoseOfAllMicroBatches) {
   const SectionRange first = {0, 2}, second = {2, 4};
   UnitMemory memory =
-      MemoryOf(Chain(4), {.zero = 2, .micro_batches_take_turns = true});
+      MemoryOf(Chain(4), {.zero = 2, .interleave_micro_batches = true});
   memory.Forward(first);
   memory.Forward(second);
   memory.Backward(second, /*reduces=*/false);
@@ -54,7 +54,7 @@ TEST(UnitMemoryTest, AUnitThatIsTiedOnItsRankIsReducedLast) {
                              .tied = {0},
                              .sections = {{{0, 1000}}, {{1, 100}}, {{0}}}};
   UnitMemory memory =
-      MemoryOf(layout, {.zero = 2, .micro_batches_take_turns = true});
+      MemoryOf(layout, {.zero = 2, .interleave_micro_batches = true});
   memory.Forward(memory.All());
   memory.Backward(memory.All(), /*reduces=*/false);
   EXPECT_EQ(memory.peak(), 4 * 1100);

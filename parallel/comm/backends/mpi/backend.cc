@@ -94,7 +94,7 @@ class MpiBackend : public c10d::Backend {
         engine_(engine),
         mpi_(engine.mpi()),
         group_(std::move(group)) {}
-  ~MpiBackend() override { Tell("has left"); }
+  ~MpiBackend() override { PublishEnd("has left"); }
 
   const std::string getBackendName() const override { return "mpi"; }
   c10::intrusive_ptr<Options> getBackendOptions() override {
@@ -107,7 +107,7 @@ class MpiBackend : public c10d::Backend {
   uint64_t getSequenceNumberForGroup() override { return calls_; }
 
   void abort() override {
-    Tell("has given up");
+    PublishEnd("has given up");
     engine_.Fail(*group_, "given up");
   }
 
@@ -336,8 +336,8 @@ class MpiBackend : public c10d::Backend {
   }
 
   // Fails peers that wait for this rank. Only the first call has an effect.
-  void Tell(const char* what) {
-    if (std::exchange(told_, true) || getSize() == 1) return;
+  void PublishEnd(const char* what) {
+    if (std::exchange(published_, true) || getSize() == 1) return;
     try {
       group_->store->set(kMpiEndedKey,
                          absl::StrCat("rank ", group_->rank_in_job, " ", what));
@@ -350,7 +350,7 @@ class MpiBackend : public c10d::Backend {
   const MpiApi& mpi_;
   const std::shared_ptr<MpiGroup> group_;
   std::atomic<uint64_t> calls_{0};
-  bool told_ = false;
+  bool published_ = false;
 };
 
 }  // namespace

@@ -1,6 +1,6 @@
 // Stores values other than tensors for the backward of an autograd function.
-#ifndef RANKWISE_PARALLEL_AUTOGRAD_KEPT_VALUE_H_
-#define RANKWISE_PARALLEL_AUTOGRAD_KEPT_VALUE_H_
+#ifndef RANKWISE_PARALLEL_AUTOGRAD_SAVED_VALUE_H_
+#define RANKWISE_PARALLEL_AUTOGRAD_SAVED_VALUE_H_
 
 #include <typeinfo>
 #include <utility>
@@ -19,18 +19,18 @@ struct ValueHolder : torch::CustomClassHolder {
 
 // Stores `value` in `ctx`, one value per type.
 template <typename T>
-void KeepValue(torch::autograd::AutogradContext& ctx, T value) {
+void SaveValue(torch::autograd::AutogradContext& ctx, T value) {
   ctx.saved_data[typeid(T).name()] = c10::IValue::make_capsule(
       c10::make_intrusive<ValueHolder<T>>(std::move(value)));
 }
 
 // Returns the stored value of type T, which lives as long as `ctx`.
 template <typename T>
-const T& KeptValue(const torch::autograd::AutogradContext& ctx) {
+const T& SavedValue(const torch::autograd::AutogradContext& ctx) {
   const auto holder = ctx.saved_data.at(typeid(T).name()).toCapsule();
   return static_cast<const ValueHolder<T>&>(*holder).value;
 }
 
 }  // namespace rankwise
 
-#endif  // RANKWISE_PARALLEL_AUTOGRAD_KEPT_VALUE_H_
+#endif  // RANKWISE_PARALLEL_AUTOGRAD_SAVED_VALUE_H_
