@@ -4,8 +4,8 @@
 
 #include "ATen/ops/empty.h"
 #include "c10/util/accumulate.h"
-#include "parallel/autograd/saved_value.h"
 #include "parallel/autograd/once_differentiable.h"
+#include "parallel/autograd/saved_value.h"
 #include "torch/csrc/distributed/c10d/ProcessGroup.hpp"
 
 namespace rankwise {
