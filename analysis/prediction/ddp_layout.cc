@@ -129,7 +129,7 @@ std::string WhereFrom(const RecordedDdp& run, const Place& place) {
       run.hosts > 1 ? absl::StrCat(" of ", run.hosts, " hosts") : "");
   if (run.fake) {
     return "computing as measured in one process: the ranks of the backend "
-           "fake are pretended, share no cores and are never late";
+           "fake are simulated, share no cores and are never late";
   }
   if (run.skips_communication) {
     return absl::StrCat(
