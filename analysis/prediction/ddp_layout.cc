@@ -160,7 +160,7 @@ std::vector<StepSample> SimulateRun(const RecordedDdp& run,
     for (const auto part : kComputeParts) {
       trace.*part = parts.*part * factors.*part;
     }
-    // Without communication, what follows it is part of backward already.
+    // Without communication, the tail is already part of backward.
     if (!run.skips_communication) {
       trace.after_backward_seconds += plan.tail_seconds;
     }
@@ -180,7 +180,7 @@ std::vector<StepSample> SimulateRun(const RecordedDdp& run,
   return samples;
 }
 
-// Of each bucket's all-reduce.
+// Returns the cost of each bucket's all-reduce.
 absl::StatusOr<std::vector<CostEstimate>> BucketCosts(
     const Layout& layout, const std::vector<ReadyBucket>& buckets,
     const NetworkModel& network) {
