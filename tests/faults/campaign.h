@@ -43,7 +43,7 @@ struct Moment {
 const CampaignTrainer& DrawTrainer(std::mt19937_64& random);
 Moment DrawMoment(std::mt19937_64& random);
 
-// All flags except those of the launcher.
+// Returns all flags except those of the launcher.
 std::vector<std::string> CampaignFlags(const CampaignTrainer& trainer,
                                        const std::string& dir);
 

@@ -55,10 +55,10 @@ std::vector<pid_t> ChildrenOf(pid_t launcher);
 // s.
 std::vector<pid_t> RanksAfterSteps(const TestProcess& launcher, int steps);
 
-// All records of a file; fails the test if it cannot be read.
+// Returns all records of a file; fails the test if it cannot be read.
 std::vector<Record> RecordsIn(const std::string& path);
 
-// The records of kind T, in the order of the file.
+// Returns the records of kind T, in the order of the file.
 template <typename T>
 std::vector<T> RecordsOf(const std::string& path) {
   std::vector<T> found;
