@@ -84,7 +84,7 @@ double LineAt(const std::map<double, ComputeParts>& parts,
 absl::Status OneBatchOnly(double batch, double recorded) {
   return absl::FailedPreconditionError(absl::StrCat(
       "ddp was recorded with batch ", BatchText(recorded),
-      " per rank only, so what it takes to compute batch ", BatchText(batch),
+      " per rank only, so the computing time of batch ", BatchText(batch),
       " is not known; add to the records: bazel run //trainers:ddp -- "
       "--batch_size=",
       BatchText(batch), " --traffic_steps=10 --record=FILE"));
@@ -313,7 +313,8 @@ absl::StatusOr<SimulatedLayout> SimulateDdpLayout(
     buckets = Rebucket(buckets, layout.bucket_bytes);
     if (buckets.size() > plan.buckets.size()) {
       result.extrapolations.push_back(
-          "buckets smaller than those recorded: gradients are taken to arrive "
+          "buckets smaller than those recorded: gradients are assumed to "
+          "arrive "
           "evenly, and tensors to be no larger than a bucket");
     }
   }

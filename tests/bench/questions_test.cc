@@ -127,8 +127,8 @@ TEST(ReplayTest, ReplaysTheTrafficOfAllAxesOrOfOne) {
   const Finished none =
       RunBinary("replay", {"--nproc=4", replay, "--mesh=tp:4", "--axis=tp"});
   EXPECT_EQ(none.code, 2);
-  EXPECT_THAT(none.err, HasSubstr("no group along --axis communicated; what "
-                                  "did: {0,1} {0,2} {1,3} {2,3}"));
+  EXPECT_THAT(none.err, HasSubstr("no group along --axis communicated; those "
+                                  "that did: {0,1} {0,2} {1,3} {2,3}"));
 }
 
 // The help must fit on two screens.

@@ -106,7 +106,7 @@ absl::Status CheckWorkerFault(const ServerFault& fault, TestProcess& job,
   ranks.erase(ranks.begin() + fault.rank);
   if (!AllGone(ranks, kPatience))
     return Wrong("the other ranks did not finish");
-  // A stopped rank may be waited for until the timeout.
+  // The job may wait until the timeout, as a stopped rank could continue.
   const absl::Duration left =
       std::max(limit - ElapsedSince(start), absl::Seconds(2) + slack);
   const int code = job.Wait(left);
