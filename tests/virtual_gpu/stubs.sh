@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # stubs.sh LIBRARY...: writes C with a weak function for every symbol that these libraries of LibTorch import from NVIDIA's, so that they
-# load without them. Functions that we do not implement fail if that matters and otherwise do nothing.
+# load without them. Functions without an implementation here fail if that matters and otherwise do nothing.
 set -euo pipefail
 
 imports() {
