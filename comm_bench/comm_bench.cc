@@ -101,7 +101,7 @@ int main(int argc, char** argv) {
   if (!mode.ok()) return bench::Report("comm_bench", mode);
   return bench::Answer(
       {.name = "comm_bench",
-       .usage = "Measures what collectives cost, over sizes.\n"
+       .usage = "Measures collectives over sizes.\n"
                 "  bazel run //comm_bench -- --nproc=2 --collectives=all\n"
                 "  torchrun --no-python --nproc-per-node=2 "
                 "bazel-bin/comm_bench/comm_bench\n"

@@ -73,9 +73,8 @@ int main(int argc, char** argv) {
   namespace bench = rankwise::comm_bench;
   return bench::Answer(
       {.name = "new_group",
-       .usage =
-           "Measures how long it takes to make a process group of all ranks.\n"
-           "  bazel run //comm_bench:new_group -- --nproc=4\n",
+       .usage = "Measures the creation of a process group of all ranks.\n"
+                "  bazel run //comm_bench:new_group -- --nproc=4\n",
        .flags = {bench::ReadSamples, bench::ReadSync, bench::ReadArrivals,
                  bench::ReadRows},
        .plan = bench::MakeNewGroupPlan,

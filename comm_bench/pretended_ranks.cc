@@ -58,7 +58,7 @@ absl::Status OnThreads(int ranks,
     statuses[0] = absl::ResourceExhaustedError(absl::StrCat(
         "--fake_world_size=", ranks, ": the system starts ", threads.size(),
         " threads at most: ", error.code().message(),
-        "; pretend fewer ranks, or raise the limit on threads"));
+        "; use fewer ranks, or raise the limit on threads"));
     signal = kGiveUp;
   }
   signal.notify_all();

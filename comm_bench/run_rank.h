@@ -27,7 +27,7 @@ int Report(const std::string& who, const absl::Status& status, int rank = 0);
 
 // Parts of RunRanks, for both kinds of ranks.
 
-// Set by SIGINT and SIGTERM after CatchInterrupts().
+// set by SIGINT and SIGTERM after CatchInterrupts()
 extern std::atomic<bool> interrupted;
 void CatchInterrupts();
 

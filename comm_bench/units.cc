@@ -26,7 +26,7 @@ ABSL_FLAG(std::string, units, "",
           "bytes of each unit's parameters in forward order, such as "
           "33M,12x28M,154M");
 ABSL_FLAG(std::string, replay, "",
-          "file of the records of //trainers:fsdp, whose units are taken");
+          "file of the records of //trainers:fsdp, whose units are measured");
 ABSL_FLAG(int, zero, 3,
           "1 or 2, which gather each unit once a step, or 3, which gathers it "
           "for forward and for backward");

@@ -201,7 +201,7 @@ bool IsDeeperThan(int levels, const json& value) {
 std::string Shown(const json& value) {
   constexpr size_t kLongest = 60;  // bytes
   constexpr int kDeepest = 20;     // dump() recurses for every level
-  if (IsDeeperThan(kDeepest, value)) return "what is nested deeply";
+  if (IsDeeperThan(kDeepest, value)) return "a deeply nested value";
   const std::string text = value.dump(-1, ' ', /*ensure_ascii=*/true);
   if (text.size() <= kLongest) return text;
   return absl::StrCat(text.substr(0, kLongest - 3), "...");

@@ -290,8 +290,8 @@ TEST(AnswerText, RefusalsAreSaidUnderTheTable) {
   EXPECT_THAT(
       TextOf(runs),
       HasSubstr("No efficiency: ddp on 4 ranks and its base case single on 1 "
-                "rank differ in the global batch, which strong scaling holds "
-                "equal: 192 and 64"));
+                "rank differ in the global batch, which strong scaling keeps "
+                "constant: 192 and 64"));
 }
 
 TEST(AnswerText, ControlCharactersOfRecordsDoNotReachTheTerminal) {

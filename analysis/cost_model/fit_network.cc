@@ -139,7 +139,7 @@ absl::Status Run() {
 }
 
 constexpr char kUsage[] =
-    "fits what communication costs, by size and world size, to the records of "
+    "fits communication costs, by size and world size, to the records of "
     "comm_bench\n  --records=FILE_OR_FOLDER [--json=network.json "
     "--astra_sim=network.yml --message_bytes=65536]";
 

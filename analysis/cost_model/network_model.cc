@@ -213,7 +213,7 @@ std::string GrowthLine(const CollectiveCosts& costs, int64_t world_size,
                            ? "grown as an exchange of all ranks"
                            : "without growth";
   return absl::StrCat(costs.collective, " on ", world_size,
-                      " ranks costs what it does on ", measured, ", ", growth,
+                      " ranks costs as much as on ", measured, ", ", growth,
                       costs.growth_is_assumed
                           ? " (assumed: one world size was measured)"
                           : " (as between the measured world sizes)");
@@ -356,7 +356,7 @@ std::vector<std::string> NetworkModel::Extrapolations(
     const CostCurve& curve = *chosen;
     if (IsOtherLayout(curve, costs->growth, world_size, hosts)) {
       lines.push_back(absl::StrCat(collective, " of ", world_size, " ranks on ",
-                                   hosts, " hosts costs what it does with ",
+                                   hosts, " hosts costs as much as with ",
                                    curve.world_size, " on ", curve.hosts,
                                    ", scaled by the bytes that cross a host's "
                                    "link"));

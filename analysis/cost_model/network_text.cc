@@ -401,8 +401,8 @@ absl::StatusOr<std::string> AstraSimNetwork(const MessageLine& line,
   }
   if (line.beta_seconds_per_byte <= 0) {
     return absl::FailedPreconditionError(
-        "the measured messages cost the same whatever their size, and "
-        "ASTRA-sim takes no infinite bandwidth: measure larger ones");
+        "the measured messages cost the same for any size, and "
+        "ASTRA-sim supports no infinite bandwidth: measure larger ones");
   }
   return absl::StrFormat(
       "topology: [ Ring ]\n"

@@ -30,7 +30,7 @@ class ShareForTest {
  public:
   void Add(bool held);
   double share() const;
-  // "alpha of piece 1: 94.8 % of 500"
+  // Returns "alpha of piece 1: 94.8 % of 500".
   std::string ToString(const std::string& what) const;
 
  private:

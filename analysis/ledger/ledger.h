@@ -94,7 +94,7 @@ struct AxisCommunication {
   std::string axis;
   // means over the steps with recorded traffic (--traffic_steps)
   double calls = 0;  // collectives, and sent messages
-  double bytes = 0;  // of their buffers
+  double bytes = 0;  // in their buffers
   // Time spent waiting in communication, including for late ranks (unlike the
   // critical rank's exposed communication); over the steps after warm-up.
   double wait_seconds = 0;
@@ -152,7 +152,7 @@ struct LedgerPlace {
   int64_t stage = -1;                   // as in RankLedger
   std::vector<LedgerParts> steps = {};  // after warm-up, in order
   double optimizer_seconds = 0;         // sum over `steps`
-  double captured_seconds = 0;          // likewise
+  double captured_seconds = 0;          // sum over `steps`
   bool separates_bubble = true;         // as in Ledger
 };
 
@@ -278,7 +278,7 @@ struct Ablation {
   const Cell* without = nullptr;
   double saved_seconds = 0;    // step with - step without
   double exposed_seconds = 0;  // likewise, in the ledgers' critical ranks
-  double bubble_seconds = 0;   // likewise; 0 outside pipelines
+  double bubble_seconds = 0;   // bubble, likewise; 0 outside pipelines
   double slowed_seconds = 0;   // compute with - compute without
   // The steps were captured: slowed_seconds is the whole cost of communication,
   // the ledger does not separate it, and the next two are NaN.

@@ -28,9 +28,9 @@ constexpr CauseText kCauseTexts[] = {
      "with --cuda_graph=false separates waiting from computing."},
     {"exposed communication along tp",
      "Keep the axis within a node, communicate while computing "
-     "(--tp_overlap), or take a smaller --tp."},
+     "(--tp_overlap), or use a smaller --tp."},
     {"exposed communication along cp",
-     "Communicate while computing (--context=ring), or take a smaller --cp."},
+     "Communicate while computing (--context=ring), or use a smaller --cp."},
     {"exposed communication along pp",
      "Move --split to where activations are small."},
     {"exposed communication along dp",

@@ -294,8 +294,8 @@ class Explainer {
     const Cell& by_graph = captured ? *cell_.cell : *base_.cell;
     const Cell& by_parts = captured ? *base_.cell : *cell_.cell;
     result_.merged.push_back(absl::StrCat(
-        "what capturing a step saves is in the losses, as ", by_graph.Name(),
-        " was captured and ", by_parts.Name(), " was not"));
+        "the losses include the time saved by capturing a step, as ",
+        by_graph.Name(), " was captured and ", by_parts.Name(), " was not"));
   }
 
   const absl::Span<const CellLedger> cells_;

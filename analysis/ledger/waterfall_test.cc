@@ -145,10 +145,11 @@ TEST(WaterfallTest, SaysWhereOnlyOneOfTheTwoWasCaptured) {
       Explain(study, study.Find("single", 1, 32), study.Find("ddp", 2, 16),
               Scaling::kStrong);
   ExpectClosed(waterfall);
-  EXPECT_THAT(waterfall.merged,
-              ElementsAre("what capturing a step saves is in the losses, as "
-                          "single on 1 rank was captured and ddp on 2 ranks "
-                          "was not"));
+  EXPECT_THAT(
+      waterfall.merged,
+      ElementsAre("the losses include the time saved by capturing a step, as "
+                  "single on 1 rank was captured and ddp on 2 ranks "
+                  "was not"));
 }
 
 TEST(WaterfallTest, SaysWhichRunWouldTellCausesApart) {

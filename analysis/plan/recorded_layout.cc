@@ -76,7 +76,7 @@ absl::StatusOr<Model> ModelOf(const RunRecord& run) {
   if (recorded == 0 || std::abs(model.ForwardFlops() / recorded - 1) < 0.01)
     return model;
   return absl::FailedPreconditionError(absl::StrCat(
-      "its model takes ", recorded, " operations per example, the planner's ",
+      "its model has ", recorded, " operations per example, the planner's ",
       model.ForwardFlops()));
 }
 

@@ -28,8 +28,8 @@ struct SearchResult {
   int64_t global_batch = 1;
   // the fastest layout of each mesh, fastest first
   std::vector<Step> best;
-  int64_t layouts = 0;    // that divide the model and the batch
-  int64_t fit = 0;        // of `layouts`, by a lower bound of the fullest rank
+  int64_t layouts = 0;    // number that divide the model and the batch
+  int64_t fit = 0;        // of these, by a lower bound of the fullest rank
   int64_t simulated = 0;  // the others exceed a bound of time or memory
   // Number of layouts that could not be simulated, some of which may be faster
   // than `best`, and the first one with the reason.

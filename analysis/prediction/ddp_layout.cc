@@ -84,7 +84,7 @@ double LineAt(const std::map<double, ComputeParts>& parts,
 absl::Status OneBatchOnly(double batch, double recorded) {
   return absl::FailedPreconditionError(absl::StrCat(
       "ddp was recorded with batch ", BatchText(recorded),
-      " per rank only, so what it takes to compute batch ", BatchText(batch),
+      " per rank only, so the computing time of batch ", BatchText(batch),
       " is not known; add to the records: bazel run //trainers:ddp -- "
       "--batch_size=",
       BatchText(batch), " --traffic_steps=10 --record=FILE"));
@@ -129,7 +129,7 @@ std::string WhereFrom(const RecordedDdp& run, const Place& place) {
       run.hosts > 1 ? absl::StrCat(" of ", run.hosts, " hosts") : "");
   if (run.fake) {
     return "computing as measured in one process: the ranks of the backend "
-           "fake are pretended, share no cores and are never late";
+           "fake are simulated, share no cores and are never late";
   }
   if (run.skips_communication) {
     return absl::StrCat(
@@ -160,7 +160,7 @@ std::vector<StepSample> SimulateRun(const RecordedDdp& run,
     for (const auto part : kComputeParts) {
       trace.*part = parts.*part * factors.*part;
     }
-    // Without communication, what follows it is part of backward already.
+    // Without communication, the tail is already part of backward.
     if (!run.skips_communication) {
       trace.after_backward_seconds += plan.tail_seconds;
     }
@@ -180,7 +180,7 @@ std::vector<StepSample> SimulateRun(const RecordedDdp& run,
   return samples;
 }
 
-// Of each bucket's all-reduce.
+// Returns the cost of each bucket's all-reduce.
 absl::StatusOr<std::vector<CostEstimate>> BucketCosts(
     const Layout& layout, const std::vector<ReadyBucket>& buckets,
     const NetworkModel& network) {
@@ -313,7 +313,8 @@ absl::StatusOr<SimulatedLayout> SimulateDdpLayout(
     buckets = Rebucket(buckets, layout.bucket_bytes);
     if (buckets.size() > plan.buckets.size()) {
       result.extrapolations.push_back(
-          "buckets smaller than those recorded: gradients are taken to arrive "
+          "buckets smaller than those recorded: gradients are assumed to "
+          "arrive "
           "evenly, and tensors to be no larger than a bucket");
     }
   }

@@ -81,11 +81,12 @@ absl::StatusOr<Recordings> FindStages(
   }
   if (!found.empty()) return found.begin()->second;
   return NothingFits(
-      layout, other_stages
-                  ? "no timeline of as many stages on as many ranks, with "
-                    "micro-batches as large, was recorded, and the stages of "
-                    "another cut are not those of this one"
-                  : "what the halves of its backward take was not recorded");
+      layout,
+      other_stages
+          ? "no timeline of as many stages on as many ranks, with "
+            "micro-batches as large, was recorded, and the stages of "
+            "another cut are not those of this one"
+          : "the durations of the halves of its backward were not recorded");
 }
 
 void AddOnce(const std::vector<std::string>& more,
@@ -216,7 +217,7 @@ absl::StatusOr<StageGradients> GradientsOf(
         "--nproc=2 --traffic_steps=10 --record=FILE"));
   }
   assumptions->push_back(absl::StrFormat(
-      "the stages' shares of %.3g MB of gradients are taken to be those of "
+      "the stages' shares of %.3g MB of gradients are assumed to be those of "
       "their ranks in the optimizer's time",
       gradient_bytes * 1e-6));
   const double total = absl::c_accumulate(recorded.optimizer_seconds, 0.0);
@@ -267,7 +268,7 @@ std::vector<std::string> Assumptions(const RecordedPipeline& recorded,
       scale)};
   if (own_messages) {
     lines.push_back(
-        "messages between stages take what the trainer measured as it started: "
+        "the cost of messages between stages is the trainer's own measurement: "
         "the network's costs have none");
   }
   return lines;

@@ -148,7 +148,7 @@ absl::StatusOr<NetworkModel> FittedNetwork(const std::vector<RunTrace>& runs,
       FitNetwork(runs, nullptr, {.most_ranks = most_ranks});
   if (network.ok()) return network;
   return absl::FailedPreconditionError(absl::StrCat(
-      "what communication costs is not known: ", network.status().message(),
+      "the cost of communication is not known: ", network.status().message(),
       "; give --link, or measure it: bazel run //comm_bench -- --nproc=2 "
       "--collectives=all_reduce,ping_pong --record=",
       folder, "/comm_bench-x2.jsonl"));

@@ -84,7 +84,7 @@ std::string Reason(const Recommendation& recommendation) {
 std::string OverTheLimit(const Prediction& prediction, double limit_bytes) {
   if (limit_bytes == 0) return "";
   if (prediction.peak_bytes == 0) {
-    return "how much memory it takes was not recorded";
+    return "its memory was not recorded";
   }
   if (prediction.peak_bytes <= limit_bytes) return "";
   return absl::StrFormat("takes %.3g GB on its fullest rank, above %.3g GB",

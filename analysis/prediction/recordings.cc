@@ -33,8 +33,8 @@ absl::Status Differ(const std::string& what, const RunTrace& a,
                     const std::string& value_a, const RunTrace& b,
                     const std::string& value_b) {
   return absl::FailedPreconditionError(absl::StrCat(
-      "the runs are not of one kind: ", what, " is \"", value_a, "\" in ",
-      a.source, " and \"", value_b, "\" in ", b.source,
+      "the runs differ: ", what, " is \"", value_a, "\" in ", a.source,
+      " and \"", value_b, "\" in ", b.source,
       "; predict from a folder in which only the world size, the batch and the "
       "pipelines' shapes differ"));
 }

@@ -262,7 +262,7 @@ void ShareMeasuredPeaks(std::vector<Cell>& cells) {
   }
 }
 
-// "steps 1 to 90"
+// Returns "steps 1 to 90".
 std::string StepsText(const RunTrace& run) {
   const std::vector<StepRecord>& steps = run.ranks[0].steps;
   return absl::StrCat("steps ", steps.front().step, " to ", steps.back().step);

@@ -45,7 +45,7 @@ struct Cell {
   // repetitions have different --peak_tflops.
   double peak_tflops = 0;
   bool peak_is_measured = false;
-  double peak_bytes_per_second = 0;  // likewise, measured; 0 if unknown
+  double peak_bytes_per_second = 0;  // memory, measured; 0 if unknown
   // distinct CodeVersion values of the repetitions' ranks
   std::vector<std::string> code_versions;
   // median of PeakBytes over the repetitions that record it; 0 if none does

@@ -19,11 +19,11 @@
 #include "records/command_line.h"
 
 ABSL_FLAG(std::string, output_dir, "", "new folder for the record files");
-ABSL_FLAG(int64_t, records, 1'000'000, "step and schedule records, at least");
+ABSL_FLAG(int64_t, records, 1'000'000,
+          "minimum number of step and schedule records");
 ABSL_FLAG(bool, layouts, false,
-          "layouts of 4 ranks on a slow link instead, of which --records does "
-          "not count");
-ABSL_FLAG(uint64_t, seed, 0, "of the noise of the steps");
+          "layouts of 4 ranks on a slow link instead; ignores --records");
+ABSL_FLAG(uint64_t, seed, 0, "seed of the noise of the steps");
 
 namespace rankwise {
 namespace {
@@ -57,8 +57,8 @@ absl::Status MakeStudy() {
 }
 
 constexpr char kUsage[] =
-    "Writes the records of a study that nobody ran, to measure how soon one is "
-    "summarised.\n"
+    "Writes the records of a synthetic study, to measure the time to summarise "
+    "one.\n"
     "  bazel run //analysis/runs:make_study -- --output_dir=/tmp/million";
 
 }  // namespace

@@ -32,7 +32,7 @@ struct Throughput {
   // communication, including for late ranks. NaN if steps of several ranks were
   // captured (StepRecord::captured_seconds).
   double comm_wait_share = 0;
-  double data_wait_share = 0;  // likewise
+  double data_wait_share = 0;  // waiting for data, likewise
   int64_t global_batch = 0;    // examples per step, all replicas; median
   // Examples per step on the fullest rank, divided by the ranks or replicas
   // that share them, as in a pipeline; median.

@@ -149,16 +149,16 @@ class PairCheck {
   // Checks the quantity that the way of scaling keeps constant.
   void CheckHeld(Scaling scaling) {
     const std::string fix = absl::StrCat(
-        "//:study -- --scaling=", ScalingName(scaling), " runs such ones");
+        "//:study -- --scaling=", ScalingName(scaling), " runs such cells");
     switch (scaling) {
       case Scaling::kStrong:
         if (base_.global_batch == cell_.global_batch) return;
-        return Differ("the global batch, which strong scaling holds equal",
+        return Differ("the global batch, which strong scaling keeps constant",
                       absl::StrCat(base_.global_batch),
                       absl::StrCat(cell_.global_batch), fix);
       case Scaling::kWeak:
         if (base_.rank_batch == cell_.rank_batch) return;
-        return Differ("the batch per rank, which weak scaling holds equal",
+        return Differ("the batch per rank, which weak scaling keeps constant",
                       BatchText(base_.rank_batch), BatchText(cell_.rank_batch),
                       fix);
       case Scaling::kFixedMemory:
@@ -170,13 +170,14 @@ class PairCheck {
     for (const Cell* cell : Cells()) {
       if (cell->peak_bytes > 0) continue;
       return Add("the peak memory of ", cell->Name(),
-                 ", which fixed-memory scaling holds equal, is not in its "
+                 ", which fixed-memory scaling keeps constant, is not in its "
                  "records: run it again, as trainers record it now");
     }
     const double base = base_.peak_bytes, peak = cell_.peak_bytes;
     if (std::abs(peak - base) <= kMemoryTolerance * base) return;
-    Differ("the peak memory of a rank, which fixed-memory scaling holds equal",
-           MegabytesText(base), MegabytesText(peak), fix);
+    Differ(
+        "the peak memory of a rank, which fixed-memory scaling keeps constant",
+        MegabytesText(base), MegabytesText(peak), fix);
   }
 
   const Cell& base_;

@@ -20,7 +20,7 @@ enum class Scaling {
   kFixedMemory,  // constant peak memory of the fullest rank
 };
 
-// "strong", "weak", "fixed_memory"
+// Returns "strong", "weak", "fixed_memory".
 absl::string_view ScalingName(Scaling scaling);
 
 // Relative difference below which two peak memories count as equal.

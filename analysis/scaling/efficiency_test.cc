@@ -74,12 +74,13 @@ TEST(Efficiency, RefusesAnotherBatch) {
   const Cell cell = MakeCell({.world_size = 2}, {0.1, 0.1});
   EXPECT_EQ(WhyNot(Single(), cell, Scaling::kStrong),
             "ddp on 2 ranks and its base case single on 1 rank differ in the "
-            "global batch, which strong scaling holds equal: 128 and 64; "
-            "//:study -- --scaling=strong runs such ones");
+            "global batch, which strong scaling keeps constant: 128 and 64; "
+            "//:study -- --scaling=strong runs such cells");
   const Cell strong = MakeCell({.world_size = 2, .batch_size = 32}, {0.1, 0.1});
-  EXPECT_THAT(WhyNot(Single(), strong, Scaling::kWeak),
-              HasSubstr("the batch per rank, which weak scaling holds equal: "
-                        "32 and 64"));
+  EXPECT_THAT(
+      WhyNot(Single(), strong, Scaling::kWeak),
+      HasSubstr("the batch per rank, which weak scaling keeps constant: "
+                "32 and 64"));
 }
 
 TEST(Efficiency, RefusesAnotherConfigurationNamingTheFlag) {
@@ -239,7 +240,7 @@ TEST(Force, WhatIsHeldEqualMustBeEqualAllTheSame) {
   const Cell cell = MakeCell({.world_size = 2}, {0.1, 0.1});
   EXPECT_THAT(
       CompareToBase(Single(), cell, Scaling::kStrong, force).status().message(),
-      HasSubstr("the global batch, which strong scaling holds equal"));
+      HasSubstr("the global batch, which strong scaling keeps constant"));
 }
 
 TEST(Force, SaysNothingWhereNothingIsWrong) {
@@ -269,11 +270,11 @@ TEST(FixedMemory, HoldsThePeakOfTheFullestRankEqual) {
   for (double peak : {0.89e9, 1.11e9}) {
     EXPECT_THAT(WhyNot(base, WithPeak(cell, peak), Scaling::kFixedMemory),
                 HasSubstr("the peak memory of a rank, which fixed-memory "
-                          "scaling holds equal: "));
+                          "scaling keeps constant: "));
   }
   EXPECT_THAT(WhyNot(base, WithPeak(cell, 2e9), Scaling::kFixedMemory),
-              HasSubstr("equal: 2000 MB and 1000 MB; //:study -- "
-                        "--scaling=fixed_memory runs such ones"));
+              HasSubstr("constant: 2000 MB and 1000 MB; //:study -- "
+                        "--scaling=fixed_memory runs such cells"));
 }
 
 TEST(FixedMemory, RefusesWhatIsNotKnown) {
@@ -281,7 +282,7 @@ TEST(FixedMemory, RefusesWhatIsNotKnown) {
   EXPECT_THAT(
       WhyNot(WithPeak(Single(), 1e9), cell, Scaling::kFixedMemory),
       HasSubstr("the peak memory of ddp on 2 ranks, which fixed-memory scaling "
-                "holds equal, is not in its records: run it again"));
+                "keeps constant, is not in its records: run it again"));
   EXPECT_THAT(WhyNot(Single(), WithPeak(cell, 1e9), Scaling::kFixedMemory),
               HasSubstr("the peak memory of single on 1 rank,"));
 }
@@ -398,14 +399,15 @@ TEST(Efficiency, APipelineIsComparedByItsGlobalBatch) {
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_NEAR(result->speedup, 1.6, 1e-9);
   EXPECT_NEAR(result->efficiency, 0.8, 1e-9);
-  EXPECT_THAT(WhyNot(Single(), cell, Scaling::kWeak),
-              HasSubstr("the batch per rank, which weak scaling holds equal: "
-                        "32 and 64"));
+  EXPECT_THAT(
+      WhyNot(Single(), cell, Scaling::kWeak),
+      HasSubstr("the batch per rank, which weak scaling keeps constant: "
+                "32 and 64"));
   EXPECT_EQ(WhyNot(Single(), MakeCell(Pipeline("1f1b", 3), {0.1, 0.1}),
                    Scaling::kWeak),
             "pipeline 1f1b on 3 ranks and its base case single on 1 rank "
-            "differ in the batch per rank, which weak scaling holds equal: "
-            "21.3 and 64; //:study -- --scaling=weak runs such ones");
+            "differ in the batch per rank, which weak scaling keeps constant: "
+            "21.3 and 64; //:study -- --scaling=weak runs such cells");
 }
 
 TEST(Efficiency, APipelinesBatchMayGrowWithItsRanks) {

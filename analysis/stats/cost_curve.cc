@@ -90,8 +90,8 @@ CostPoint PointOf(double bytes, const LaunchMedians& medians,
   return {bytes, mean, Widened(SeriesMedianInterval(series), mean, spread)};
 }
 
-// Least squares of relative errors, with the usual intervals (Student's t, two
-// parameters).
+// Fits a line by least squares of relative errors, with the usual intervals
+// (Student's t, two parameters).
 CostLine FitLine(const std::vector<CostPoint>& points, double spread) {
   // Weights from noisy times would bias the fit downwards: they come from the
   // measured times first, then twice from the line itself.

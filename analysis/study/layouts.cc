@@ -54,7 +54,7 @@ absl::Status CheckMeshes(const StudyConfig& config) {
       continue;
     }
     return BadFlag("--layouts: ", layout.AxesName(), " has ", ranks,
-                   " ranks, which is none of --world_sizes: add it there");
+                   " ranks, which is not one of --world_sizes: add it there");
   }
   if (!absl::c_linear_search(config.trainers, "hybrid")) {
     return absl::OkStatus();

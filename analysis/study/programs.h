@@ -50,7 +50,6 @@ class HeldSignals {
 // it failed: "exited with code 3", "was killed by signal 9 ...".
 absl::Status RunCommand(const Command& command, HeldSignals& signals);
 
-// The folder with the trainers' binaries, found from the path of the
 // Returns the absolute path of the folder with the trainers' binaries, given
 // the path of the study's binary: in its runfiles (`bazel run`, or started by
 // hand from bazel-bin), else next to it in the tree of build outputs.

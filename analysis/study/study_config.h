@@ -35,7 +35,7 @@ struct StudyConfig {
   // If empty, `trainers` run at all world sizes, hybrid with DefaultLayout.
   // Otherwise `trainers` are single and those that run the layouts.
   std::vector<Layout> layouts = {};
-  std::vector<int> zero_stages = {3};  // of fsdp
+  std::vector<int> zero_stages = {3};  // for fsdp
   int64_t micro_batches = 4;
   std::string model;  // its layers (LayersOfModel) limit the stages
   int64_t repetitions = 5;

@@ -209,7 +209,7 @@ TEST(CheckStudyConfig, EveryRefusalNamesItsFlag) {
          c->trainers = {"hybrid"};
          c->layouts = {{.pp = 2, .tp = 2}};
        },
-       "--layouts: pp2xtp2 has 4 ranks, which is none of "
+       "--layouts: pp2xtp2 has 4 ranks, which is not one of "
        "--world_sizes"},
       {[](StudyConfig* c) {
          c->trainers = {"hybrid"};

@@ -160,9 +160,10 @@ absl::Status CheckSameStudy(const StudyDescription& folder,
   }
   const std::vector<std::string> origin = OriginDifferences(folder, now);
   if (force || origin.empty()) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat(
-      "--resume: the study was begun otherwise: ", absl::StrJoin(origin, "; "),
-      ": start another study, or pass --force to mix the two"));
+  return absl::FailedPreconditionError(
+      absl::StrCat("--resume: the study was started differently: ",
+                   absl::StrJoin(origin, "; "),
+                   ": start another study, or pass --force to mix the two"));
 }
 
 absl::Status PrepareStudyFolder(const std::string& dir, FolderUse use) {

@@ -1,5 +1,6 @@
 // The folder of a study: its description, the records of its runs, and their
 // logs. The flagfile study.flags describes the study:
+//
 //   # schema_version: 1.5
 //   # cores: 2
 //   ...

@@ -19,11 +19,11 @@ struct PlannedRun {
   // step; of pipeline and hybrid, per micro-batch and dp coordinate.
   int64_t batch_size = 64;
   int64_t repetition = 1;     // from 1
-  std::string schedule = "";  // of pipeline, and of hybrid with stages
-  int64_t micro_batches = 1;  // of pipeline and hybrid, per step
+  std::string schedule = "";  // for pipeline, and hybrid with stages
+  int64_t micro_batches = 1;  // for pipeline and hybrid, per step
   bool skip_communication = false;
-  Layout mesh = {};  // of hybrid
-  int zero = 0;      // of fsdp
+  Layout mesh = {};  // for hybrid
+  int zero = 0;      // for fsdp
   // whether layers are timed after training (--profile), once per cell, in its
   // first repetition
   bool times_layers = false;

@@ -59,7 +59,7 @@ std::string OpReason(const Collective& collective, const Call& call) {
     return "";
   }
   return absl::StrCat(" of ", DtypeName(call.dtype), " with op avg: ",
-                      "the average of integers is no integer");
+                      "the average of integers is not an integer");
 }
 
 std::string PlaceReason(const Collective& collective, const Call& call) {
@@ -67,7 +67,8 @@ std::string PlaceReason(const Collective& collective, const Call& call) {
     return " has no buffers that it could run in place on";
   }
   if (call.in_place && !collective.in_place) {
-    return " cannot run in place: its output would overwrite what it has yet "
+    return " cannot run in place: its output would overwrite data that it has "
+           "yet "
            "to send; run it out of place";
   }
   return "";

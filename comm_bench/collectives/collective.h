@@ -180,7 +180,7 @@ const std::vector<const Collective*>& AllCollectives();
 absl::StatusOr<const Collective*> FindCollective(const std::string& name);
 
 // InvalidArgument if the entry does not support `call`: "all_reduce of int32
-// with op avg: the average of integers is no integer".
+// with op avg: the average of integers is not an integer".
 absl::Status CheckCall(const Collective& collective, const Call& call);
 
 // Returns the calls of nccl.h without empty groups. Requires that the

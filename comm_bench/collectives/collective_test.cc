@@ -66,7 +66,7 @@ TEST(CheckCallTest, RefusesAveragesOfIntegers) {
     call.dtype = dtype;
     EXPECT_THAT(RefusalOf(collective, call),
                 testing::EndsWith(
-                    " with op avg: the average of integers is no integer"));
+                    " with op avg: the average of integers is not an integer"));
   }
   call.dtype = at::kHalf;
   EXPECT_TRUE(CheckCall(collective, call).ok());

@@ -141,8 +141,8 @@ void ExpectComplete(const Tally& tally, int world_size, int rounds) {
   EXPECT_EQ(tally.correct, rounds * ExpectedCorrect(world_size));
   EXPECT_EQ(tally.correct + tally.refused, rounds * kCombinations);
   for (const char* expected :
-       {"all_reduce of int32 with op avg: the average of integers is no "
-        "integer",
+       {"all_reduce of int32 with op avg: the average of integers is not "
+        "an integer",
         "reduce_scatter of uint8 with op avg", "all_to_all cannot run in place",
         "barrier has no buffers"}) {
     EXPECT_THAT(tally.refusals, testing::Contains(HasSubstr(expected)));
@@ -252,7 +252,7 @@ TEST(CollectivesTest, RefusesMissingOrOtherTrafficMatrices) {
   call.count = 4;
   call.world_size = 3;
   EXPECT_EQ(CheckCall(collective, call).message(),
-            "all_to_all_v needs a traffic matrix: who sends how much to whom");
+            "all_to_all_v needs a traffic matrix of the amounts between ranks");
   call.traffic = &Traffic(2);
   EXPECT_EQ(CheckCall(collective, call).message(),
             "all_to_all_v over 3 ranks with a traffic matrix of 2: give one of "

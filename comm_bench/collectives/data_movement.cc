@@ -87,7 +87,7 @@ std::vector<NcclGroup> AllToAllCalls(const Counts& sent,
 absl::Status RefuseTraffic(const Call& call) {
   if (call.traffic == nullptr) {
     return absl::InvalidArgumentError(
-        "all_to_all_v needs a traffic matrix: who sends how much to whom");
+        "all_to_all_v needs a traffic matrix of the amounts between ranks");
   }
   if (call.traffic->world_size() == call.world_size) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
@@ -291,7 +291,7 @@ constinit const Collective kAllToAll = {
 constinit const Collective kAllToAllV = {
     .name = "all_to_all_v",
     .summary =
-        "every rank sends to each what the traffic matrix or the skew "
+        "every rank sends to each the amount that the matrix or the skew "
         "says",
     .in_place = false,
     .takes_traffic = true,

@@ -31,7 +31,7 @@ inline double OthersShare(const Call& call) {
   return 1.0 * (call.world_size - 1) / call.world_size;
 }
 
-// Elements of one rank's part.
+// Returns the elements of one rank's part.
 inline int64_t PartOf(const Call& call) { return call.count / call.world_size; }
 
 // Returns `count` uninitialized elements of the call's type on its device.

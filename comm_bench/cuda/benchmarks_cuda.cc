@@ -162,7 +162,7 @@ void AddLaunches(Registrar& registrar) {
 
 void AddPeerCopies(Registrar& registrar) {
   const Limit limit{
-      .what = "limit unknown: the links between GPUs do not tell theirs"};
+      .what = "limit unknown: the links between GPUs do not report theirs"};
   for (int from = 0; from < VisibleGpus(); ++from) {
     for (int to = 0; to < VisibleGpus(); ++to) {
       if (from == to) continue;

@@ -103,7 +103,7 @@ Limit MemoryLimit(const GpuFacts& gpu, int64_t touched_bytes) {
   if (touched_bytes < kCachesTouched * gpu.l2_bytes)
     return Unknown("small enough for the cache");
   if (gpu.memory_bytes_per_second <= 0)
-    return Unknown("the driver does not tell the memory's clock and width");
+    return Unknown("the driver does not report the memory's clock and width");
   return {gpu.memory_bytes_per_second, "of memory"};
 }
 

@@ -146,7 +146,7 @@ TEST(MemoryLimit, IsNoLimitOfWhatTheCacheHolds) {
 TEST(MemoryLimit, IsUnknownWhereTheDriverDoesNotTell) {
   const Limit limit = MemoryLimit(Gpu(0), 4 * kCache);
   EXPECT_EQ(limit.bytes_per_second, 0);
-  EXPECT_THAT(limit.what, HasSubstr("does not tell"));
+  EXPECT_THAT(limit.what, HasSubstr("does not report"));
 }
 
 TEST(HostLinkLimit, IsTheLinksRate) {

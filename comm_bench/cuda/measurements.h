@@ -56,8 +56,9 @@ std::unique_ptr<Measurement> MakeGpuCopy(GpuCopy by, int64_t bytes);
 
 enum class SumOf { kFloat, kBfloat16 };
 
-// Returns a sum of `bytes` of integers on the current GPU, which has
-// `multiprocessors`; both passes, timed by events. The sum must be exact.
+// Returns a sum of the integers in a buffer of `bytes` on the current GPU,
+// which has `multiprocessors`; both passes, timed by events. The sum must be
+// exact.
 std::unique_ptr<Measurement> MakeSum(SumOf what, int64_t bytes,
                                      int multiprocessors);
 

@@ -101,7 +101,7 @@ absl::StatusOr<std::unique_ptr<NcclLogSwitch>> NcclLogSwitch::Take(
   for (const std::string& name : Variables()) {
     if (std::getenv(name.c_str()) == nullptr) continue;
     return absl::FailedPreconditionError(
-        absl::StrCat(name, " is set, so that NCCL's log is left as it says"));
+        absl::StrCat(name, " is set, so NCCL's log is left unchanged"));
   }
   ASSIGN_OR_RETURN(std::string path, MakeFile());
   return std::unique_ptr<NcclLogSwitch>(

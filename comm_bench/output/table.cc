@@ -225,7 +225,7 @@ std::string Table::Legend() const {
         "(+-CI) was as narrow as requested\n";
   }
   if (marks_.count('!') > 0) {
-    legend += "# ! interrupted: what was measured until then\n";
+    legend += "# ! interrupted: results until then\n";
   }
   return legend;
 }

@@ -141,7 +141,7 @@ absl::Status KeepLines(const std::vector<std::vector<int>>& lines,
     absl::StrAppend(out, "{", absl::StrJoin(ranks, ","), "}");
   };
   return Refuse(traffic.file,
-                ": no group along --axis communicated; what did: ",
+                ": no group along --axis communicated; those that did: ",
                 others.empty() ? "none" : absl::StrJoin(others, " ", group));
 }
 

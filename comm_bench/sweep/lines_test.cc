@@ -117,9 +117,10 @@ TEST(KeepLinesTest, OnlyGroupsThatAreLinesAreLeft) {
 
 TEST(KeepLinesTest, WhereNoneCommunicatedTheOthersAreNamed) {
   RecordedTraffic traffic = Traffic();
-  EXPECT_EQ(KeepLines({{0, 3}, {1, 2}}, traffic).message(),
-            "hybrid.jsonl: no group along --axis communicated; what did: {0,1} "
-            "{0,1,2,3} {0,2} {1,3} {2,3}");
+  EXPECT_EQ(
+      KeepLines({{0, 3}, {1, 2}}, traffic).message(),
+      "hybrid.jsonl: no group along --axis communicated; those that did: {0,1} "
+      "{0,1,2,3} {0,2} {1,3} {2,3}");
 }
 
 }  // namespace

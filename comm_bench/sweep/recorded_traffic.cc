@@ -98,15 +98,16 @@ absl::Status CheckGroup(const TrafficRecord& record,
   if (ranks.size() != group.size() || *ranks.begin() < 0 ||
       *ranks.rbegin() >= static_cast<int64_t>(world_size) ||
       ranks.count(record.rank) == 0) {
-    return Bad(record,
-               absl::StrCat(event.op, " in a group of ranks ",
-                            absl::StrJoin(group, ", "), ", which is none of ",
-                            world_size, " ranks with this one among them"));
+    return Bad(record, absl::StrCat(event.op, " in a group of ranks ",
+                                    absl::StrJoin(group, ", "),
+                                    ", which is not within ", world_size,
+                                    " ranks or lacks this one"));
   }
   if ((IsMessage(event) && event.peer == record.rank) ||
       ((IsMessage(event) || rooted) && ranks.count(event.peer) == 0)) {
-    return Bad(record, absl::StrCat(event.op, " with rank ", event.peer,
-                                    ", which is no other of its group"));
+    return Bad(record,
+               absl::StrCat(event.op, " with rank ", event.peer,
+                            ", which is not another rank of its group"));
   }
   const auto size = static_cast<int>(group.size());
   if (collective != nullptr &&
@@ -121,8 +122,9 @@ absl::Status CheckEvent(const TrafficRecord& record,
                         const RecordedTransfer& event, size_t world_size) {
   if (IsCoalescingMark(event)) return absl::OkStatus();
   if (!IsMessage(event) && ReplayableCollective(event) == nullptr) {
-    return Bad(record, absl::StrCat(event.op, " cannot be replayed; what can: ",
-                                    ReplayableNames(), ", send, recv"));
+    return Bad(record,
+               absl::StrCat(event.op, " cannot be replayed; supported: ",
+                            ReplayableNames(), ", send, recv"));
   }
   if (event.op != "barrier") {
     const absl::StatusOr<c10::ScalarType> dtype = ParseDtype(event.dtype);

@@ -166,11 +166,12 @@ TEST(CheckTrafficTest, CollectivesThatDiffer) {
 }
 
 TEST(CheckTrafficTest, PeersGroupsAndBuffersThatCannotBe) {
-  EXPECT_THAT(Refusal({Event("send", 3, 0)}, {}),
-              HasSubstr(": send with rank 0, which is no other of its group"));
+  EXPECT_THAT(
+      Refusal({Event("send", 3, 0)}, {}),
+      HasSubstr(": send with rank 0, which is not another rank of its group"));
   EXPECT_THAT(Refusal({Event("send", 3, 5)}, {}), HasSubstr("with rank 5"));
   EXPECT_THAT(Refusal({Event("all_reduce", 3, -1, {1})}, {}),
-              HasSubstr("in a group of ranks 1, which is none of 2 ranks"));
+              HasSubstr("in a group of ranks 1, which is not within 2 ranks"));
   EXPECT_EQ(Refusal({Event("reduce_scatter", 3)}, {}),
             "step 3 of rank 0: reduce_scatter of 3 float32 does not divide "
             "among 2 ranks");

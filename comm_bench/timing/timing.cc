@@ -177,7 +177,7 @@ class BatchRunner {
   int64_t next_index_ = 0;
   double begin_ = 0;    // on this rank's clock
   double origin_ = 0;   // origin of the batches' times, on rank 0's clock
-  double elapsed_ = 0;  // at the end of the last batch, on the slowest rank
+  double elapsed_ = 0;  // at the end of the last batch; equal on all ranks
   double clock_refreshed_ = 0;  // value of elapsed_
 };
 

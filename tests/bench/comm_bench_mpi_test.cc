@@ -1,5 +1,5 @@
-// Every collective over MPI, with every type and operation: comm_bench compares
-// each element with what it is over any backend.
+// Tests every collective over MPI with every type and operation: comm_bench
+// checks each element of the results.
 
 #include <gtest/gtest.h>
 
@@ -36,7 +36,7 @@ TEST_P(CommBenchMpiTest, ThroughC10d) {
 INSTANTIATE_TEST_SUITE_P(Ranks, CommBenchMpiTest,
                          ::testing::Values(1, 2, 3, 4));
 
-// Two ranks: MPI's own calls spin.
+// Two ranks, as MPI's own calls spin.
 TEST(CommBenchRawMpiTest, ByMpisOwnCalls) {
   ExpectRightResults(2, "mpi", "both");
 }

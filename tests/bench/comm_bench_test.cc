@@ -1,4 +1,4 @@
-// The communication benchmark as a user runs it.
+// Tests the communication benchmark through its command line.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::SizeIs;
 
-// Short rows: correctness and form are what is tested here, not times.
+// Short rows: correctness and format are tested, not times.
 const Flags kQuick = {"--threads=1", "--iterations=3"};
 
 Flags Quick(const Flags& flags) { return Joined(flags, kQuick); }
@@ -71,7 +71,8 @@ TEST(CommBenchTest, MeasuresEveryCollectiveAndRecordsEverySample) {
   EXPECT_EQ(LinesIn(csv), 1 + total / 2);
 }
 
-// The rows of a CSV file, by column; `group` is how a row quotes its ranks.
+// Returns the rows of a CSV file, by column; `group` is a row's quoted list of
+// ranks.
 std::vector<std::map<std::string, std::string>> CsvRows(
     const std::string& path, const std::string& group) {
   std::ifstream file(path);
@@ -89,7 +90,7 @@ std::vector<std::map<std::string, std::string>> CsvRows(
   return rows;
 }
 
-// From the benchmark through its records to what the report shows.
+// From the benchmark through its records to the report.
 TEST(CommBenchTest, TheReportsBusBandwidthIsThatOfTheTable) {
   const std::string records = TemporaryPath("busbw.jsonl");
   const std::string csv = TemporaryPath("busbw.csv");
@@ -168,7 +169,7 @@ TEST(CommBenchTest, LinesOfAnAxisAloneAndAllAtOnce) {
   EXPECT_THAT(left_out, IsEmpty());
 }
 
-// One rank is late by three times what a call costs; lines share nothing.
+// One rank is late by three times the cost of a call; lines share nothing.
 TEST(CommBenchTest, AllLinesAtOnceAreAsSlowAsTheSlowest) {
   for (const auto& [axis, straggler, alone, contention] :
        {std::tuple("tp", 3, "50.00", "4.00"), {"dp", 2, "200.00", "1.00"}}) {
@@ -385,7 +386,7 @@ TEST(CommBenchTest, RanksThatDisagreeAreNamed) {
                         "--sizes=4K"));
 }
 
-// These decide how ranks connect, so they are compared before.
+// These flags determine how ranks connect, so they are compared before.
 TEST(CommBenchTest, RanksThatDisagreeAboutConnectionsAreNamed) {
   const std::string store = TemporaryPath("store");
   std::vector<std::unique_ptr<TestProcess>> ranks;
@@ -404,7 +405,7 @@ TEST(CommBenchTest, RanksThatDisagreeAboutConnectionsAreNamed) {
   }
 }
 
-// Two ranks on each of two hosts that agents on this machine pretend.
+// Two ranks on each of two hosts, emulated by agents on this machine.
 TEST(CommBenchTest, HierarchicalAllReducesAreRowsOfTheirOwn) {
   const std::string path = TemporaryPath("levels.jsonl");
   std::vector<std::unique_ptr<TestProcess>> ranks;

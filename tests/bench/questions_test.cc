@@ -1,4 +1,4 @@
-// The binaries next to comm_bench, each of which answers another question.
+// Tests the other binaries of comm_bench, each for another question.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -19,7 +19,8 @@ using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// Runs a target of //comm_bench. The tests check its output's form, not times.
+// Runs a target of //comm_bench. The tests check the format of the output, not
+// times.
 Finished RunBinary(const std::string& name, const Flags& flags) {
   TestProcess run(Joined({Runfile(absl::StrCat("comm_bench/", name)),
                           "--threads=1", "--iterations=3"},
@@ -80,7 +81,8 @@ INSTANTIATE_TEST_SUITE_P(
     }),
     [](const auto& info) { return info.param.name; });
 
-// Four ranks, each of which all-reduces twice along tp and once along dp.
+// Records four ranks, each of which all-reduces twice along tp and once along
+// dp.
 std::string HybridTraffic() {
   const std::string path = TemporaryPath("hybrid.jsonl");
   const auto writer = RecordWriter::Open(path).value();
@@ -125,11 +127,11 @@ TEST(ReplayTest, ReplaysTheTrafficOfAllAxesOrOfOne) {
   const Finished none =
       RunBinary("replay", {"--nproc=4", replay, "--mesh=tp:4", "--axis=tp"});
   EXPECT_EQ(none.code, 2);
-  EXPECT_THAT(none.err, HasSubstr("no group along --axis communicated; what "
-                                  "did: {0,1} {0,2} {1,3} {2,3}"));
+  EXPECT_THAT(none.err, HasSubstr("no group along --axis communicated; those "
+                                  "that did: {0,1} {0,2} {1,3} {2,3}"));
 }
 
-// The help fits on two screens.
+// The help must fit on two screens.
 TEST(HelpTest, IsShortAndNoFailure) {
   for (const char* name : {"comm_bench", "ladder", "new_group", "overlap",
                            "pairs", "replay", "units"}) {

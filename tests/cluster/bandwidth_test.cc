@@ -1,4 +1,5 @@
-// comm_bench and the fit against a truth: a link whose rate the kernel keeps.
+// Tests comm_bench and the fit with a link of known rate, limited by the
+// kernel.
 
 #include <gtest/gtest.h>
 
@@ -13,10 +14,10 @@
 namespace rankwise {
 namespace {
 
-// Low enough for any processor to fill, next to other tests, too.
+// Low enough for any processor to saturate, even with concurrent tests.
 constexpr char kRate[] = "100mbit";
 constexpr double kBytesPerSecond = 100e6 / 8;
-// Of 9,014 bytes on the wire TCP carries 8,948, with 12 bytes of options.
+// TCP carries 8,948 of 9,014 bytes on the wire, with 12 bytes of options.
 constexpr double kPayload = 8948.0 / 9014;
 
 class BandwidthTest : public ClusterTest {
@@ -24,8 +25,8 @@ class BandwidthTest : public ClusterTest {
   Cluster::Options options() const override { return {2, kRate}; }
 };
 
-// What `network`, a file of fit_network's, says of the bytes per second that
-// cross the link.
+// Returns the bytes per second across the link according to `network`, a file
+// of fit_network.
 double BusBandwidth(const nlohmann::json& network,
                     const std::string& collective) {
   for (const auto& costs : network["across_hosts"]) {

@@ -34,8 +34,9 @@ std::vector<std::string> CommandFor(const Cluster::Options& options) {
 
 std::string HostName(int host) { return absl::StrCat("host", host); }
 
-// Runs `action` for each process on the host, $pid, but for those that keep it
-// there, and the cluster on host1: `sleep infinity`.
+// Returns a command that runs `action` for each process $pid on the host,
+// except `sleep infinity`, which keeps the host and, on host1, the cluster
+// alive.
 std::string ForEachProcessOn(int host, const std::string& action) {
   return absl::StrCat("keeper=$(< /run/cluster/", HostName(host),
                       ") && network=$(readlink /proc/$keeper/ns/net) && "
@@ -60,7 +61,7 @@ Cluster::Cluster(const Options& options) : process_(CommandFor(options)) {
   if (children.size() == 1) first_ = children[0];
 }
 
-// In the cluster's namespaces, but on no host.
+// Returns a command in the cluster's namespaces, but on no host.
 std::vector<std::string> Cluster::Enter(const std::string& command) const {
   return {"/usr/bin/env",
           "nsenter",
@@ -102,7 +103,7 @@ void Cluster::SetLink(int host, bool is_up) const {
 }
 
 void Cluster::Destroy(int host) const {
-  // Nothing of its processes' ends may leave the host.
+  // The ends of its processes must not be visible outside the host.
   SetLink(host, false);
   RunOutside(ForEachProcessOn(host, "kill -KILL $pid"));
 }

@@ -1,4 +1,4 @@
-// Several hosts on this machine, for tests: cluster.sh makes them.
+// Several emulated hosts on this machine, for tests; created by cluster.sh.
 #ifndef RANKWISE_TESTS_CLUSTER_CLUSTER_H_
 #define RANKWISE_TESTS_CLUSTER_CLUSTER_H_
 
@@ -16,30 +16,31 @@
 
 namespace rankwise {
 
-// host1, host2, ... They, and all that runs there, end with this object, and
-// also if the test is killed.
+// Hosts host1, host2, ... They, and all of their processes, end with this
+// object, even if the test is killed.
 class Cluster {
  public:
   struct Options {
     int hosts = 2;
-    std::string rate;  // of each host's link, as tc takes it; empty: no limit
+    std::string rate;  // rate of each host's link, in tc's units; "": no limit
   };
   explicit Cluster(const Options& options);
 
-  // Why this machine allows none, as cluster.sh says; empty: it does.
+  // Returns why this machine does not permit hosts, as printed by cluster.sh;
+  // "" if it does.
   const std::string& why_not() const { return why_not_; }
 
-  // A shell command on `host`, in the test's folder.
+  // Starts a shell command on `host`, in the test's folder.
   std::unique_ptr<TestProcess> Start(const std::string& host,
                                      const std::string& command) const;
-  // Its end. Fails the test after 50 s.
+  // Runs the command to its end. Fails the test after 50 s.
   Finished Run(const std::string& host, const std::string& command) const;
 
-  // Pulls and plugs the host's cable at the switch.
+  // Disconnects or reconnects the host's cable at the switch.
   void SetLink(int host, bool is_up) const;
-  // Power off: the host is gone from one moment to the next.
+  // Powers the host off: it disappears instantly.
   void Destroy(int host) const;
-  // The names of the programs that run on `host`.
+  // Returns the names of the programs running on `host`.
   std::vector<std::string> ProgramsOn(int host) const;
 
  private:
@@ -48,14 +49,15 @@ class Cluster {
 
   TestProcess process_;
   std::string why_not_;
-  pid_t first_ = -1;  // process of the cluster
+  pid_t first_ = -1;  // a process of the cluster
 };
 
-// What starts torchrun on a host, "PYTHON -m torch.distributed.run
-// --no-python"; "" where no Python has torch, and *why_not says so.
+// Returns the command that starts torchrun on a host, "PYTHON -m
+// torch.distributed.run --no-python"; "" if no Python has torch, with the
+// reason in *why_not.
 std::string Torchrun(const Cluster& cluster, std::string* why_not);
 
-// A test that is skipped, with the reason, where there can be no hosts.
+// Skips the tests, with the reason, if there can be no hosts.
 class ClusterTest : public ::testing::Test {
  protected:
   virtual Cluster::Options options() const { return {}; }
@@ -68,17 +70,18 @@ class ClusterTest : public ::testing::Test {
 
 using Ranks = std::vector<std::unique_ptr<TestProcess>>;
 
-// A command once per rank, `per_host` of them on each of the first `hosts`
-// hosts, with the variables that torchrun sets. `variables` are more of them.
+// Starts a command once per rank, `per_host` ranks on each of the first `hosts`
+// hosts, with torchrun's variables and the additional `variables`.
 Ranks StartRanks(const Cluster& cluster, int hosts, int per_host,
                  const std::string& command, const std::string& variables = "");
 
-// The hosts of the job whose records the file has; 0: it has none.
+// Returns the number of hosts of the job in the record file; 0 without a job.
 int64_t HostsOf(const std::string& record);
-// That of each run of a study: "ddp-x2-batch16-rep1" -> 2.
+// Returns that of each run of a study: "ddp-x2-batch16-rep1" -> 2.
 std::map<std::string, int64_t> HostsOfEach(const std::string& study_folder);
 
-// Flags of a study that trains a small gpt; the folder of its output follows.
+// Flags of a study that trains a small gpt; must be followed by its output
+// folder.
 inline constexpr char kShortStudyOfLayouts[] =
     "--model=gpt "
     "--trainer_flags='--depth=2 --width=64 --sequence_length=32' "
@@ -86,8 +89,8 @@ inline constexpr char kShortStudyOfLayouts[] =
     "--max_steps=7 --warmup_steps=2 --threads=1 --ablations=0 "
     "--comm_bench=false --report=false --output_dir=";
 
-// Each of `those` ranks of the trainer ddp ends within 20 s with an error that
-// matches `regex`.
+// Checks that each of the ranks `those` of the trainer ddp ends within 20 s
+// with an error that matches `regex`.
 void ExpectErrors(const Ranks& ranks, const std::vector<int>& those,
                   const std::string& regex);
 

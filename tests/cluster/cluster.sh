@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# Makes several hosts out of this machine, runs a command on the first of them, and leaves nothing behind:
+# Emulates several hosts on this machine, runs a command on the first of them, and removes everything afterwards:
 #
 #   cluster.sh [--hosts=2] [--rate=1gbit] [--mtu=9000] COMMAND [ARGUMENT...]
 #
-# The hosts are called host1, host2, ... and are on one switch; hostN has the address 192.168.77.N on its interface eth0. --rate is what each
-# host's link carries in either direction, in tc's units; without it there is no limit. A host has a hostname, a network, System V IPC and a
-# /dev/shm of its own; the file system is shared, as over NFS. on_host.sh runs commands on any of them.
+# The hosts are called host1, host2, ... and connected to one switch; hostN has the address 192.168.77.N on its interface eth0. --rate limits
+# each host's link in both directions, in tc's units; the default is no limit. A host has its own hostname, network, System V IPC and
+# /dev/shm; the file system is shared, as over NFS. on_host.sh runs commands on any host.
 #
 # A host is a set of unnamed namespaces, all inside one process namespace. The kernel kills that namespace's first process when the caller of
-# this script ends, in whatever way; all its processes end with it, and so do the interfaces and mounts.
+# this script ends, for any reason; all its processes, interfaces and mounts end with it.
 #
-# Exit code: the command's; 77, with the reason on stderr, where this machine does not allow any of it.
+# Exit code: the command's; 77, with the reason on stderr, if this machine does not permit hosts.
 set -euo pipefail
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)"
 self="$here/$(basename "${BASH_SOURCE[0]}")"
@@ -31,8 +31,8 @@ check_machine() {
     ip link add port1 type veth peer name eth0 2>&1)" || cannot "$why"
 }
 
-# limit_rate INTERFACE RATE BURST: of what leaves through it. After a pause BURST bytes go at once; less than 128k would cost a busy machine
-# part of the rate. The queue holds what TCP has under way, so that nothing is lost.
+# limit_rate INTERFACE RATE BURST: limits outgoing traffic. After a pause BURST bytes are sent immediately; less than 128k would lower the
+# rate on a loaded machine. The queue holds TCP's data in flight, so that nothing is lost.
 limit_rate() {
   [[ -z "$2" ]] || tc qdisc add dev "$1" root tbf rate "$2" burst "$3" limit 16m
 }
@@ -43,7 +43,7 @@ connect() {
   pid="$(<"/run/cluster/host$1")"
   ip link add "port$1" mtu "$3" type veth peer name eth0 mtu "$3" netns "$pid"
   ip link set "port$1" master switch up
-  # Matters where several hosts send to this one: what a single one sends, its own end has limited.
+  # Matters if several hosts send to this one: the traffic of a single sender is already limited at its own end.
   limit_rate "port$1" "$2" 512k
   nsenter --target "$pid" --net bash -euc "
     ip address add 192.168.77.$1/24 dev eth0
@@ -52,7 +52,7 @@ connect() {
     limit_rate eth0 '$2' 128k"
 }
 
-# In the namespaces of a new host.
+# Runs in the namespaces of a new host.
 be_host() {
   hostname "$1"
   mount -t tmpfs none /dev/shm
@@ -62,7 +62,7 @@ be_host() {
   exec sleep infinity
 }
 
-# In the namespaces that hold all hosts.
+# Runs in the namespaces that contain all hosts.
 be_cluster() {
   local hosts="$1" rate="$2" mtu="$3" number ready
   shift 3
@@ -83,7 +83,7 @@ be_cluster() {
   "$here/on_host.sh" host1 "${*@Q}"
 }
 
-# From here on this process ends with its caller, whose id is $1, and takes along what unshare starts.
+# From here on this process ends with its caller, whose id is $1, and ends everything that unshare starts.
 guard() {
   [[ "$PPID" == "$1" ]] || exit 1
   exec unshare --net --pid --mount --uts --ipc --fork --kill-child --mount-proc "$self" --be-cluster "${@:2}"

@@ -1,5 +1,5 @@
-// The hosts themselves: apart from each other, joined by links of the rate that
-// was asked for, and gone without a trace.
+// Tests the hosts: isolated from each other, connected by links of the
+// requested rate, and removed without leftovers.
 
 #include "tests/cluster/cluster.h"
 
@@ -20,7 +20,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// A process, its children, theirs and so on.
+// Returns a process and all of its descendants.
 std::vector<pid_t> FamilyOf(pid_t pid) {
   std::vector<pid_t> family = {pid};
   for (size_t i = 0; i < family.size(); ++i) {
@@ -37,7 +37,7 @@ TEST_F(ClusterTest, HostsHaveNamesAddressesAndMemoryOfTheirOwn) {
   EXPECT_EQ(cluster().Run("host1", "touch /dev/shm/x && ls /dev/shm").out,
             "x\n");
   EXPECT_EQ(cluster().Run("host2", "ls /dev/shm").out, "");
-  // Nothing outside can be reached: there is no way to it.
+  // There is no route to the outside.
   EXPECT_EQ(cluster().Run("host1", "ip route show default").out, "");
 }
 
@@ -46,7 +46,7 @@ TEST_F(ClusterTest, AHostReachesAnotherOneUntilItsLinkIsDown) {
       "timeout 1 bash -c 'exec 3<>/dev/tcp/host2/4711' 2>&1 || true";
   EXPECT_THAT(cluster().Run("host1", answer).out, HasSubstr("refused"));
   cluster().SetLink(2, false);
-  EXPECT_EQ(cluster().Run("host1", answer).out, "");  // silence
+  EXPECT_EQ(cluster().Run("host1", answer).out, "");  // no answer
   cluster().SetLink(2, true);
   EXPECT_THAT(cluster().Run("host1", answer).out, HasSubstr("refused"));
 }
@@ -64,8 +64,8 @@ TEST_F(ClusterTest, ADestroyedHostHasNoProcesses) {
 
 TEST(ClusterEndTest, EverythingEndsWithAKilledCaller) {
   const std::string script = Runfile("tests/cluster/cluster.sh");
-  // A bash of its own is the caller; it does not become cluster.sh, as it has
-  // more to do.
+  // The caller is a separate bash; it has another command to run, so it does
+  // not exec cluster.sh.
   TestProcess caller(
       {"/bin/bash", "-c",
        absl::StrCat(script,
@@ -76,7 +76,7 @@ TEST(ClusterEndTest, EverythingEndsWithAKilledCaller) {
     GTEST_SKIP() << caller.Stderr();
   }
   const std::vector<pid_t> family = FamilyOf(caller.pid());
-  ASSERT_GE(family.size(), 8u);  // 2 hosts, 3 sleeps, and who started them
+  ASSERT_GE(family.size(), 8u);  // 2 hosts, 3 sleeps, and their ancestors
   caller.Signal(SIGKILL);
   caller.Wait();
   EXPECT_TRUE(AllGone(family));

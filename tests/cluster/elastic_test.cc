@@ -1,4 +1,4 @@
-// torchrun's elastic jobs on hosts that vanish and come back: they continue
+// Tests torchrun's elastic jobs on hosts that vanish and return: they continue
 // from the last checkpoint.
 
 #include <gmock/gmock.h>
@@ -28,10 +28,10 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// Nothing here is tried again by the test: these are the limits of torchrun's
-// own protocol. An agent gives a sign of life every second, is held for gone
-// when 3 are missing, and waits 2 s for more agents than the job needs. Each
-// host that leaves or joins is one restart, and WorldSizes() counts them.
+// Limits of torchrun's protocol; the test itself retries nothing. An agent
+// sends a heartbeat every second, is considered dead after 3 missing ones, and
+// waits 2 s for more agents than the job needs. Each host that leaves or joins
+// is one restart, and WorldSizes() counts them.
 constexpr char kRendezvous[] =
     " --rdzv-id=job --rdzv-backend=c10d --rdzv-endpoint=host1:29400 --rdzv-conf"
     "=last_call_timeout=2,keep_alive_interval=1,keep_alive_max_attempt=3"
@@ -39,7 +39,7 @@ constexpr char kRendezvous[] =
 
 constexpr char kStep[] = "  step ";
 
-// A step takes long enough to be disturbed.
+// Slow enough steps to be interrupted.
 Flags FlagsFor(const std::string& record) {
   return {"--model=gpt",
           "--depth=2",
@@ -55,7 +55,7 @@ Flags FlagsFor(const std::string& record) {
           absl::StrCat("--record=", record)};
 }
 
-// Step -> mean loss over the ranks that trained it last.
+// Returns step -> mean loss over the ranks that trained it last.
 Losses MeansOf(const std::string& record) {
   std::map<int64_t, int64_t> world_size;  // of each rank's last run
   std::map<int64_t, Losses> losses;       // by step
@@ -94,7 +94,7 @@ class ElasticTest : public ClusterTest {
     std::filesystem::create_directory(dir_);
   }
 
-  // The agent of `host`, and with it its ranks.
+  // Starts the agent of `host`, which starts its ranks.
   std::unique_ptr<TestProcess> StartAgent(int host, const std::string& nodes,
                                           const std::string& more_flags) {
     return cluster().Start(
@@ -107,7 +107,7 @@ class ElasticTest : public ClusterTest {
                      dir_, " --resume ", more_flags));
   }
 
-  // The world sizes of the runs in the record, in their order.
+  // Returns the world sizes of the runs in the record, in order.
   std::vector<int64_t> WorldSizes() const {
     std::vector<int64_t> sizes;
     for (const RunRecord& run : RecordsOf<RunRecord>(record_)) {
@@ -131,8 +131,8 @@ TEST_F(ElasticTest, AJobWaitsForAHostThatVanishedAndGoesOnBitEqual) {
   ASSERT_TRUE(first->AwaitOutput(kStep, 12)) << first->Stderr();
   cluster().Destroy(2);
   EXPECT_EQ(second->Wait(), 128 + SIGKILL);
-  // A host that joins before its agent has seen the rank fail ends the rank,
-  // too, and torchrun counts no restart.
+  // A host that joins before its agent has seen the failed rank also ends the
+  // rank, and torchrun counts no restart.
   ASSERT_TRUE(first->AwaitError("failed (exitcode:", 1)) << first->Stderr();
   cluster().SetLink(2, true);
   second = StartAgent(2, "2", end);
@@ -170,8 +170,8 @@ TEST_F(ElasticTest, AJobGoesOnWithTheHostsThatAreLeftAndTakesOneThatJoins) {
   for (const auto* agent : {&first, &second}) EXPECT_GT((*agent)->Wait(), 0);
   EXPECT_THAT(WorldSizes(), ElementsAre(2, 1, 2));
   const Losses losses = MeansOf(record_);
-  // torchrun's second signal may end a rank that has not recorded its last
-  // step: its mean would be the other rank's.
+  // torchrun's second signal may end a rank before it records its last step,
+  // whose mean would be the other rank's.
   const int64_t recorded_by_both = losses.rbegin()->first - 1;
   for (const auto& [step, loss] : Undisturbed(recorded_by_both))
     EXPECT_NEAR(losses.at(step), loss, 1e-3) << "step " << step;

@@ -1,5 +1,5 @@
-// Links that fail and hosts that vanish: whoever is left says what and where,
-// and ends in time.
+// Tests failing links and vanishing hosts: the remaining ranks report what
+// failed and where, and end in time.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ constexpr char kDdp[] =
     "trainers/ddp --model=mlp --train_size=256 --batch_size=32 --eval=false "
     "--threads=1 --log_every=1 ";
 
-// Two hosts with two ranks each. More steps than anyone waits for.
+// Starts two hosts with two ranks each, and more steps than can finish.
 Ranks StartLongJob(const Cluster& cluster, const std::string& timeout) {
   Ranks ranks = StartRanks(
       cluster, 2, 2,

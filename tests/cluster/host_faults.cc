@@ -32,7 +32,7 @@ int HostOf(const HostFault& fault, size_t rank) {
   return 1 + static_cast<int>(rank) * kHosts / fault.trainer->ranks;
 }
 
-// The errors of all ranks that are not on a vanished host.
+// Returns the errors of all ranks that are not on a vanished host.
 absl::StatusOr<std::string> AwaitEnds(const HostFault& fault,
                                       const Ranks& ranks,
                                       absl::Duration bound) {
@@ -52,7 +52,7 @@ absl::StatusOr<std::string> AwaitEnds(const HostFault& fault,
   return said;
 }
 
-// The host, one of its ranks, or all of them.
+// Checks that `said` names the host, one of its ranks, or all of them.
 absl::Status CheckNamed(const HostFault& fault, const std::string& said) {
   std::vector<size_t> ranks;
   for (size_t rank = 0; rank < static_cast<size_t>(fault.trainer->ranks);
@@ -116,7 +116,7 @@ absl::Status StrikeHost(const HostFault& fault, const std::string& dir,
   } else {
     cluster.SetLink(fault.host, false);
   }
-  // Who is cut off waits for the others, and then for the store's answer.
+  // An isolated rank waits for the others, and then for the store's answer.
   const absl::Duration bound =
       kGrace + kCollectiveTimeout +
       (fault.moment.phase == kStartUp ? kRendezvousTimeout

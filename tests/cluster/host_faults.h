@@ -11,11 +11,11 @@
 
 namespace rankwise {
 
-// On two emulated hosts, with half of the ranks on each.
+// A fault on two emulated hosts with half of the ranks on each.
 struct HostFault {
   const CampaignTrainer* trainer;
   Moment moment;
-  bool is_gone;  // else its link goes down
+  bool is_gone;  // otherwise its link goes down
   int host;
 
   std::string Describe() const;
@@ -23,12 +23,12 @@ struct HostFault {
 
 HostFault DrawHostFault(std::mt19937_64& random);
 
-// Why there can be no hosts on this machine; "": there can.
+// Returns why this machine does not permit hosts; "" if it does.
 std::string WhyNoHosts();
 
-// Trains until the fault, checks that the ranks that are left end within their
-// bound and name the host or its ranks, starts the job again with --resume and
-// checks its losses and files. *ended: what was seen.
+// Trains until the fault, checks that the remaining ranks end within their time
+// limit and name the host or its ranks, resumes the job with --resume and
+// checks its losses and files. Sets *ended to a description of the outcome.
 absl::Status StrikeHost(const HostFault& fault, const std::string& dir,
                         std::string* ended);
 

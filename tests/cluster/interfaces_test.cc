@@ -1,5 +1,5 @@
-// The interface over which Gloo connects the ranks: the right one, and what is
-// said of a wrong one.
+// Tests the network interface over which Gloo connects the ranks: the choice of
+// the right one, and the error for a wrong one.
 
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@ class InterfacesTest : public ClusterTest {
         absl::StrCat("GLOO_SOCKET_IFNAME=", interface));
   }
 
-  // On both hosts, where $N is the host's number.
+  // Runs the command on both hosts; $N is the host's number.
   void RunOnBoth(const std::string& command) {
     for (const int host : {1, 2}) {
       const Finished done =
@@ -62,7 +62,7 @@ TEST_F(InterfacesTest, TheLoopbackLeadsToNoOtherHost) {
                "rank 1 on host2");
 }
 
-// As a container engine makes it on every machine.
+// As created by a container engine on every machine.
 TEST_F(InterfacesTest, ABridgeThatIsTheSameOnAllHosts) {
   RunOnBoth(
       "ip link add docker0 type bridge; "

@@ -1,5 +1,5 @@
-// The launchers of real clusters, on two hosts with two ranks each: the losses
-// are those of --nproc=4 on one, to the last bit.
+// Tests the launchers of real clusters, on two hosts with two ranks each: the
+// losses must equal those of --nproc=4 on one host, bit by bit.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ std::string Ddp(const std::string& record) {
   return absl::StrCat("trainers/ddp ", absl::StrJoin(FlagsFor(record), " "));
 }
 
-// By rank.
+// Returns the losses by rank.
 std::vector<Losses> AllLosses(const std::string& record, int ranks = kRanks) {
   std::vector<Losses> losses;
   for (int rank = 0; rank < ranks; ++rank)
@@ -68,7 +68,7 @@ TEST_F(LaunchersTest, RankVariablesSetByHand) {
   EXPECT_EQ(AllLosses(record_), LossesOnOneHost());
 }
 
-// Where Debian's installer has put the machine's own name.
+// Debian's installer maps the machine's own name to its loopback.
 TEST_F(LaunchersTest, AMachineWhoseNameLeadsToItsLoopback) {
   for (const std::string host : {"host1", "host2"}) {
     const Finished done = cluster().Run(
@@ -106,7 +106,7 @@ class MpirunTest : public LaunchersTest {
 };
 
 TEST_F(MpirunTest, OverGloo) {
-  // The port comes from mpirun's number of the job, the address does not.
+  // The port is derived from mpirun's job number, the address is not.
   const Finished run = RunWithMpi(absl::StrCat(
       "mpirun -np 4 -H host1:2,host2:2 -x MASTER_ADDR=host1 ", Ddp(record_)));
   EXPECT_EQ(run.code, 0) << run.err;
@@ -143,7 +143,7 @@ TEST_F(MpirunTest, StartsTheLayoutsOfAStudy) {
                           Pair("single-x1-batch32-rep1", 1)));
 }
 
-// Two ranks: the sum of more depends on the order.
+// Two ranks: sums of more depend on the order.
 TEST_F(MpirunTest, OverMpi) {
   const Finished run = RunWithMpi(
       absl::StrCat("mpirun -np 2 -H host1:1,host2:1 -x MASTER_ADDR=host1 ",
@@ -168,7 +168,7 @@ class TorchrunTest : public LaunchersTest {
     if (torchrun_.empty()) GTEST_SKIP() << why_not;
   }
 
-  // The same command on both hosts, but for $NODE, 0 or 1.
+  // Runs the same command on both hosts; $NODE is 0 or 1.
   void RunOnBoth(const std::string& flags) {
     std::vector<std::unique_ptr<TestProcess>> agents;
     for (int node = 0; node < 2; ++node) {

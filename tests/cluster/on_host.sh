@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# Runs a shell command on a host of the cluster that cluster.sh has made, as ssh would, but in the current folder and with the current
-# environment:
+# Runs a shell command on a host created by cluster.sh, like ssh, but in the current folder and with the current environment:
 #
 #   on_host.sh HOST COMMAND...
 set -euo pipefail

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Starts Slurm on all hosts of the cluster that cluster.sh has made: the controller on host1, and what runs jobs on each. Inside cluster.sh:
+# Starts Slurm on all hosts created by cluster.sh: the controller on host1, and a job daemon on each. Inside cluster.sh:
 #
 #   slurm.sh && srun --ntasks=4 hostname
 #
-# Configuration, logs and state are in /run/slurm, which goes with the cluster. Exit code: 77, with the reason on stderr, where a program is
-# missing.
+# Configuration, logs and state are in /run/slurm, which is removed with the cluster. Exit code: 77, with the reason on stderr, if a program
+# is missing.
 set -euo pipefail
 on_host="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)/on_host.sh"
 slurm=/run/slurm
@@ -45,7 +45,7 @@ PartitionName=main Nodes=ALL Default=YES State=UP
 END
 (umask 077 && head -c 128 /dev/urandom >"$slurm/munge.key")
 
-# Each host has a munged of its own behind the usual socket, and the configuration at the usual place.
+# Each host has its own munged behind the usual socket, and the configuration in the usual place.
 for host in "${hosts[@]}"; do
   "$on_host" "$host" "
     mkdir -p /run/munge /etc/slurm '$slurm/$host'

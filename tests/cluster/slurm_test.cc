@@ -1,4 +1,4 @@
-// Slurm's own controller and a slurmd on each of two hosts.
+// Tests Slurm, with a controller and a slurmd on each of two hosts.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ class SlurmTest : public ClusterTest {
     ASSERT_EQ(started.code, 0) << started.err;
   }
 
-  // Runs a job, and gives the mean losses of its ranks.
+  // Runs a job and returns the mean losses of its ranks.
   std::map<int64_t, double> LossesOfJob(const std::string& command, int ranks) {
     const std::string record = TemporaryPath("record.jsonl");
     const Finished job =
@@ -43,7 +43,8 @@ class SlurmTest : public ClusterTest {
     return MeanLosses(record, ranks);
   }
 
-  // What a short study prints in a batch job with `options` of sbatch.
+  // Returns the output of a short study in a batch job with `options` of
+  // sbatch.
   std::string RunStudyAsBatchJob(const std::string& options,
                                  const std::string& flags) {
     return RunAsBatchJob(
@@ -75,7 +76,7 @@ TEST_F(SlurmTest, RanksOfAStepFindEachOther) {
       "--batch_size=32 --epochs=1 --eval=false --threads=1",
       4);
   EXPECT_EQ(ddp.size(), 2u);
-  // A stage on each host.
+  // One stage per host.
   const auto pipeline = LossesOfJob(
       absl::StrCat("srun --ntasks=2 --ntasks-per-node=1 trainers/pipeline ",
                    kSmallGpt),
@@ -121,7 +122,7 @@ TEST_F(SlurmTest, AStudyRunsAsABatchJob) {
   EXPECT_TRUE(std::filesystem::exists(folder + "/report.html"));
 }
 
-// Timing decides nothing: memory is compared.
+// Compares memory, so that timing cannot fail the test.
 TEST_F(SlurmTest, TheGateRunsAsABatchJob) {
   const std::string folder = TemporaryPath("gate");
   const std::string examples = "analysis/compare/examples/";

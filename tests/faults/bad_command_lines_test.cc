@@ -1,5 +1,5 @@
-// Command lines that a user can get wrong, of all binaries: each ends soon, by
-// its exit code and one line that says what was wrong and what to do.
+// Tests invalid command lines of all binaries: each must end soon, with its
+// exit code and one line that states the error and the remedy.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -38,8 +38,8 @@ void PrintTo(const BadCommandLine& line, std::ostream* out) {
   *out << line.command;
 }
 
-// The same for ranks that would all refuse it, if they were started; nothing
-// where the line says how many ranks there are.
+// Returns the same command for several ranks, none of which may start; nullopt
+// if the command specifies the number of ranks.
 std::optional<BadCommandLine> OnTwoRanks(BadCommandLine line) {
   const absl::string_view single = "trainers/single";
   if (!absl::StartsWith(line.command, single) ||

@@ -1,6 +1,6 @@
-// What a user can get wrong about files and a launcher's environment: each ends
-// soon, with a non-zero code and a message that says what was wrong and what to
-// do. bad_command_lines.txt has those of flags.
+// Tests invalid files and launcher environments: each run must end soon, with a
+// non-zero code and a message that states the error and the remedy.
+// bad_command_lines.txt lists invalid flags.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ struct BadInput {
   std::vector<std::string> flags;
   std::string message;  // must be in stderr
   std::vector<std::string> environment = {};
-  int code = 2;  // exit code: of bad usage
+  int code = 2;  // exit code; bad usage
 };
 
 std::vector<BadInput> BadEnvironments() {
@@ -153,7 +153,7 @@ TEST(BadFilesTest, AnEvaluationThatFailsIsCalledThat) {
 }
 
 TEST(BadFilesTest, MemoryThatIsNotThereNamesTheFlagsThatHelp) {
-  // One batch of 12 GB of pixels, where 12 GB of address space is all there is.
+  // One batch of 12 GB of pixels in 12 GB of address space.
   const std::string command =
       "ulimit -v 12000000 && exec " + Runfile("trainers/single") +
       " --train_size=4000000 --batch_size=4000000 --eval=false --max_steps=1";

@@ -1,5 +1,5 @@
-// Training jobs with random faults: what is started, when a fault occurs, and
-// what must hold afterwards.
+// Training jobs with random faults: the jobs, the time of the fault, and the
+// checks afterwards.
 #ifndef RANKWISE_TESTS_FAULTS_CAMPAIGN_H_
 #define RANKWISE_TESTS_FAULTS_CAMPAIGN_H_
 
@@ -19,7 +19,8 @@ namespace rankwise {
 inline constexpr int kCampaignSteps = 24;
 inline constexpr absl::Duration kCollectiveTimeout = absl::Seconds(5);
 inline constexpr absl::Duration kRendezvousTimeout = absl::Seconds(20);
-// From one rank's end to that of all others, with slack for a loaded machine.
+// Limit from one rank's end to that of all others, with slack for a loaded
+// machine.
 inline constexpr absl::Duration kGrace = absl::Seconds(8);
 inline constexpr absl::Duration kPatience = absl::Minutes(2);  // for a job
 
@@ -33,8 +34,8 @@ enum Phase { kStartUp, kStep, kEvaluation, kCheckpoint, kPhases };
 
 struct Moment {
   Phase phase;
-  int after;             // lines, or checkpoints, of the phase to await
-  absl::Duration delay;  // after that
+  int after;  // number of the phase's lines, or checkpoints, to wait for
+  absl::Duration delay;  // additional delay
 
   const char* Name() const;  // "a step"
 };
@@ -42,22 +43,22 @@ struct Moment {
 const CampaignTrainer& DrawTrainer(std::mt19937_64& random);
 Moment DrawMoment(std::mt19937_64& random);
 
-// All flags except those of the launcher.
+// Returns all flags except those of the launcher.
 std::vector<std::string> CampaignFlags(const CampaignTrainer& trainer,
                                        const std::string& dir);
 
 // Blocks until the job, whose first rank prints to `out`, has reached the point
-// of the fault. In start-up: for the moment's delay.
+// of the fault; during start-up, only for the moment's delay.
 absl::Status AwaitMoment(const Moment& moment, const TestProcess& out,
                          const std::string& dir);
 
-// The losses of rank 0, and the number of `restart` records.
+// Returns the losses of rank 0, and the number of `restart` records.
 absl::StatusOr<Losses> ReadLosses(const std::string& dir, int64_t* restarts);
 
-// Every file in the folder belongs there and is complete.
+// Checks that the folder contains only complete, expected files.
 absl::Status CheckFiles(const std::string& dir);
 
-// The losses of an undisturbed job; each trainer's job is run once.
+// Returns the losses of an undisturbed job; each trainer's job is run once.
 absl::StatusOr<const Losses*> LossesLeftAlone(const CampaignTrainer& trainer);
 
 absl::Status Wrong(const std::string& what);

@@ -1,4 +1,4 @@
-// All programs exit with the codes of docs/exit_codes.md.
+// Tests that all programs exit with the codes of docs/exit_codes.md.
 
 #include <gtest/gtest.h>
 
@@ -24,9 +24,11 @@ namespace {
 // Paths of unusable input.
 struct Inputs {
   std::string missing = TemporaryPath("missing");  // does not exist
-  std::string empty = TemporaryPath("empty");      // a folder without records
-  std::string broken = TemporaryPath("broken");    // a folder; a line is broken
-  std::string silent = TemporaryPath("silent");    // a folder; a run, no steps
+  std::string empty = TemporaryPath("empty");      // an empty folder
+  // a folder with a malformed line
+  std::string broken = TemporaryPath("broken");
+  // a folder with a run without steps
+  std::string silent = TemporaryPath("silent");
 };
 
 const Inputs& MadeInputs() {
@@ -48,7 +50,8 @@ const Inputs& MadeInputs() {
 }
 
 struct Case {
-  std::string command;  // MISSING, EMPTY, ... stand for the paths of Inputs
+  // MISSING, EMPTY, ... are replaced by the paths of Inputs
+  std::string command;
   int code = 0;
 };
 
@@ -116,7 +119,7 @@ std::vector<Case> Cases() {
            "trainers/single" + cifar + "EMPTY",
            "trainers/ddp --nproc=2" + cifar + "EMPTY"})
     cases.push_back({command, kBadUsage});
-  // An output that cannot be written is a failure.
+  // Output that cannot be written is a failure.
   cases.push_back({"parallel/pipeline/show --csv=MISSING/file", kFailed});
   return cases;
 }

@@ -1,6 +1,6 @@
-// What a user can get wrong about dividing a model among ranks: each ends
-// before any rank is started, with exit code 2 and one line that names the
-// flag, says what is wrong with it and what fits.
+// Tests invalid divisions of a model among ranks: each run must end before any
+// rank is started, with exit code 2 and one line that names the flag, the error
+// and the valid values.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -210,7 +210,7 @@ INSTANTIATE_TEST_SUITE_P(Divisions, BadLayoutTest,
 INSTANTIATE_TEST_SUITE_P(Combinations, BadLayoutTest,
                          ::testing::ValuesIn(BadCombinations()), NameOf);
 
-// Where another launcher has started the ranks, each of them refuses.
+// If another launcher has started the ranks, each of them must fail.
 class BadLauncherTest : public ::testing::Test {
  protected:
   static Finished RunRankZeroOfThree(const std::string& trainer,

@@ -1,6 +1,6 @@
-// A checkpoint belongs to the model, not to the ranks that hold it: a run goes
-// on with another mesh, or in one process, as if it had never stopped, and its
-// export is the one of a single process.
+// Tests that a checkpoint is independent of the ranks that wrote it: a run
+// continues with another mesh, or in one process, exactly like an uninterrupted
+// one, and exports the same weights as a single process.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -30,8 +30,8 @@ struct Way {
   Flags flags = {};
 };
 
-// Seven steps an epoch, the last of them with fewer examples; clipped, so that
-// the norm is over the whole model on every mesh.
+// Seven steps per epoch, the last one with fewer examples; clipped, so that the
+// norm is over the whole model on every mesh.
 std::string Run(const Way& way, const std::string& dir, int64_t max_steps,
                 const Flags& more) {
   const Flags flags = {
@@ -54,8 +54,8 @@ std::string Run(const Way& way, const std::string& dir, int64_t max_steps,
   return OutputOf(way.trainer, Joined(Joined(flags, way.flags), more));
 }
 
-// The folder of a run that ended after `max_steps` steps, one for each way and
-// number.
+// Returns the folder of a run that ended after `max_steps` steps, one per way
+// and number of steps.
 const std::string& DirOf(const Way& way, int64_t max_steps) {
   static auto* const kDirs = new std::map<std::string, std::string>;
   const std::string key = absl::StrCat(way.name, max_steps);
@@ -66,7 +66,7 @@ const std::string& DirOf(const Way& way, int64_t max_steps) {
   return kDirs->emplace(key, dir).first->second;
 }
 
-// Goes on from a copy of `stopped`, with a record file of its own.
+// Continues from a copy of `stopped`, with a separate record file.
 std::string GoOn(const Way& way, const std::string& stopped) {
   const std::string dir = FreshDir("resumed");
   std::filesystem::copy(stopped, dir);

@@ -1,8 +1,8 @@
-// Kills and stops ranks of training jobs at random, and on request takes down
-// emulated hosts and the links between them. It checks what is promised for
-// such jobs: the error names the rank or host, all ranks end within a time
-// limit, the job continues from its last checkpoint to the same losses as an
-// undisturbed one, and no process and no partially written file is left.
+// Kills and stops random ranks of training jobs, and on request takes down
+// emulated hosts and the links between them. Checks the guarantees for such
+// jobs: the error names the rank or host, all ranks end within a time limit,
+// the job continues from its last checkpoint to the same losses as an
+// undisturbed one, and no process or partially written file is left.
 //
 //   bazel run //tests/faults:kill_campaign -- --kills=80 --host_faults=20
 //   bazel run //tests/faults:kill_campaign -- --kills=0 --server_faults=50
@@ -83,7 +83,7 @@ absl::Status AwaitRestart(const TestProcess& job, absl::Duration bound) {
   return absl::OkStatus();
 }
 
-// What the launcher says of the fault contains its rank.
+// Checks that the launcher's error contains the rank.
 absl::Status CheckNamed(const Fault& fault, const std::string& err) {
   const std::string rank = absl::StrCat("[launcher] rank ", fault.rank, " (");
   return absl::StrContains(err, rank)
@@ -100,7 +100,7 @@ absl::Status AwaitRanks(const TestProcess& job, int ranks) {
   return absl::OkStatus();
 }
 
-// Checks the job to its end after the launcher has restarted it.
+// Checks the job to its end after the launcher's restart.
 absl::Status CheckRestarted(const Fault& fault, TestProcess& job,
                             const std::vector<pid_t>& ranks,
                             const std::string& dir) {
@@ -131,7 +131,7 @@ absl::Status StrikeJob(const Fault& fault, TestProcess& job,
   absl::Duration bound = kGrace;
   if (fault.signal == SIGSTOP) {
     bound += kCollectiveTimeout;
-    // At the start the others wait until all ranks have arrived.
+    // During start-up the others wait until all ranks have arrived.
     if (fault.moment.phase == kStartUp) bound += kRendezvousTimeout;
   }
   RETURN_IF_ERROR(AwaitRestart(job, bound));

@@ -1,5 +1,5 @@
-// Output that cannot be stored, of all binaries: each fails with exit code 1
-// and one line on stderr, whether the disk is full or the output is closed.
+// Tests unwritable output of all binaries: each must fail with exit code 1 and
+// one line on stderr, for a full disk and for a closed output.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
-// A folder with the records of a study that nobody ran.
+// Returns a folder with the records of a synthetic study.
 const std::string& Records() {
   static const auto* folder = [] {
     auto* made = new std::string(TemporaryPath("records"));
@@ -34,7 +34,8 @@ const std::string& Records() {
   return *folder;
 }
 
-// Runs `command`, in which RECORDS is Records(), with `redirection` of a shell.
+// Runs `command`, with Records() in place of RECORDS, with a shell's
+// `redirection`.
 void ExpectFailure(const std::string& command, const std::string& redirection,
                    const std::string& reason) {
   std::vector<std::string> argv = absl::StrSplit(
@@ -98,7 +99,7 @@ INSTANTIATE_TEST_SUITE_P(
       return name;
     });
 
-// A file that is opened later does not take the number of a closed stream.
+// A file opened later must not get the descriptor of a closed stream.
 TEST(ClosedStreamsTest, LeaveFilesAlone) {
   const std::string file = TemporaryPath("closed.jsonl");
   TestProcess run({"/bin/sh", "-c",

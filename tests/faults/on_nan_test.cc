@@ -1,6 +1,6 @@
-// Training that diverges: all ranks of every trainer end, the error names the
-// step and the rank, the last finite checkpoint remains, and analysis leaves
-// the run out for the same reason.
+// Tests diverging training: all ranks of every trainer end, the error names the
+// step and the rank, the last finite checkpoint remains, and analysis excludes
+// the run for the same reason.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -28,8 +28,8 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-// The first update leaves weights of about 1e28, with which the loss of the
-// second step is not finite any more.
+// The first update produces weights of about 1e28, so that the loss of the
+// second step is not finite.
 Finished Diverge(const std::string& trainer, const std::string& dir,
                  const Flags& more, const std::string& lr = "1e30") {
   return RunTrainer(
@@ -51,7 +51,7 @@ std::set<std::string> CheckpointsIn(const std::string& dir) {
   return names;
 }
 
-// Why analysis leaves out the run that was recorded in `dir`.
+// Returns why analysis excludes the run recorded in `dir`.
 std::string WhyLeftOut(const std::string& dir) {
   const absl::StatusOr<std::vector<RunTrace>> runs =
       LoadRuns(dir + "/run.jsonl");
@@ -65,7 +65,7 @@ struct Stop {
   Flags flags;
   std::string found = "the loss of step 2 is (nan|-?inf) on rank 0";
   std::string lr = "1e30";
-  int finite_step = 1;  // of the checkpoint that is left
+  int finite_step = 1;  // step of the remaining checkpoint
 };
 
 const std::vector<Stop> kStops = {
@@ -96,7 +96,7 @@ const std::vector<Stop> kStops = {
      "parameter_server",
      {"--nproc=3", "--max_restarts=1"},
      "the loss of step 2 is (nan|-?inf) on rank [12]"},
-    // Skipped steps leave the parameters as step 1 updated them.
+    // Skipped steps keep the parameters of step 1.
     {"fp16",
      "single",
      {"--precision=fp16", "--max_steps=25", "--keep_checkpoints=1"},
@@ -144,7 +144,7 @@ TEST(OnNanTest, ItIsFoundBeforeASaveAndNoReasonToRestart) {
   EXPECT_TRUE(CheckpointsIn(dir).empty());
 }
 
-// The learning rate exceeds fp32: parameters are not finite before any loss is.
+// The learning rate exceeds fp32: parameters become non-finite before the loss.
 TEST(OnNanTest, ParametersAreTestedBeforeEverySave) {
   const std::string dir = FreshDir("parameters");
   const Finished run = Diverge("ddp", dir, {"--nproc=2"}, "1e39");

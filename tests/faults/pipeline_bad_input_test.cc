@@ -1,6 +1,6 @@
-// What a user can get wrong about cutting a model into stages: each ends before
-// any rank is started, with exit code 2 and one line that says what was wrong
-// and what to do.
+// Tests invalid divisions of a model into stages: each run must end before any
+// rank is started, with exit code 2 and one line that states the error and the
+// remedy.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

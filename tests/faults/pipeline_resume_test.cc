@@ -1,6 +1,6 @@
-// A checkpoint belongs to the model, not to the way it was cut: a run goes on
-// with other stages, ranks and schedules, or in one process, as if it had never
-// stopped.
+// Tests that a checkpoint is independent of the stages that wrote it: a run
+// continues with other stages, ranks and schedules, or in one process, exactly
+// like an uninterrupted one.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -32,7 +32,7 @@ struct Way {
 
 void PrintTo(const Way& way, std::ostream* out) { *out << way.name; }
 
-// Seven steps an epoch, the last of them with fewer examples.
+// Seven steps per epoch, the last one with fewer examples.
 Finished Run(const Way& way, const std::string& dir, int64_t max_steps,
              const Flags& flags) {
   const Flags common = {
@@ -53,14 +53,14 @@ Finished Run(const Way& way, const std::string& dir, int64_t max_steps,
   return run;
 }
 
-// The folder of a run that stopped after kStop steps.
+// Returns the folder of a run that stopped after kStop steps.
 std::string Stopped(const Way& way, const Flags& flags) {
   const std::string dir = FreshDir("stopped");
   Run(way, dir, kStop, flags);
   return dir;
 }
 
-// Goes on from a copy of `stopped`, with a record file of its own.
+// Continues from a copy of `stopped`, with a separate record file.
 std::string GoOn(const Way& way, const std::string& stopped,
                  const Flags& flags) {
   const std::string dir = FreshDir("resumed");
@@ -120,8 +120,8 @@ INSTANTIATE_TEST_SUITE_P(
         Way{"InOneProcess", "pipeline", 1, {"--devices=cpu,cpu"}}),
     [](const auto& info) { return info.param.name; });
 
-// Each rank reads its own stage's shard: what is wrong with one is seen by one
-// rank, and all go on from the step before.
+// Each rank reads its own stage's shard: an error in it is detected by one
+// rank, and all continue from the previous checkpoint.
 TEST(PipelineCheckpointTest, AShardThatOneRankFindsChangedIsPassedOverByAll) {
   const std::string dir = Stopped(kTwoStages, {});
   const std::string shard = "/step_00000005.shard_1_of_2.safetensors";

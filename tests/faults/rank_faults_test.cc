@@ -1,6 +1,6 @@
-// A rank that dies or stops answering anywhere on the mesh, or in the middle of
-// a pipeline, ends the job within the time-out, and every other rank says which
-// one it was and where.
+// Tests ranks that die or hang anywhere on the mesh, or within a pipeline: the
+// job must end within the timeout, and every other rank must report which rank
+// failed and where.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -27,12 +27,12 @@ struct Fault {
   Flags flags;
   int signal = SIGKILL;
   int rank = 0;
-  std::string place;  // of the rank
+  std::string place;  // position of the rank
 };
 
 void PrintTo(const Fault& fault, std::ostream* out) { *out << fault.name; }
 
-// More steps than anyone waits for: the fault ends it.
+// More steps than can finish: the fault ends the job.
 Flags FlagsOf(const Fault& fault) {
   return Joined(
       {"--nproc=4", "--train_size=64", "--batch_size=2", "--epochs=1000000",

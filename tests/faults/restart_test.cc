@@ -1,5 +1,5 @@
-// Jobs that are restarted after a failure, by our launcher or as by torchrun,
-// and jobs that a scheduler preempts: they continue from their last checkpoint
+// Tests jobs restarted after a failure, by our launcher or under torchrun, and
+// jobs preempted by a scheduler: they must continue from their last checkpoint
 // with bitwise identical losses.
 
 #include <gmock/gmock.h>
@@ -43,7 +43,7 @@ Losses Undisturbed(int64_t steps, const Flags& more) {
   return LossesOf(dir + "/run.jsonl", 0);
 }
 
-// The environment of a single rank, as torchrun sets it.
+// Returns the environment of a single rank under torchrun.
 Flags OfTorchrun(int restart) {
   return {"RANK=0",
           "WORLD_SIZE=1",
@@ -100,7 +100,7 @@ TEST(RestartTest, AJobStartsFromTheBeginningAndItsRestartsContinue) {
   EXPECT_EQ(LossesOf(dir + "/run.jsonl", 0), Undisturbed(8, one));
 }
 
-// As under torchrun --nnodes=1:3 when a host has left.
+// As under torchrun --nnodes=1:3 after a host has left.
 TEST(RestartTest, ARestartWithFewerRanksNeedsTheSameGlobalBatch) {
   const std::string dir = FreshDir("elastic");
   OutputOf("ddp", FlagsFor(dir, 4, {"--nproc=2", "--batch_size=16"}));
@@ -120,7 +120,7 @@ TEST(RestartTest, ARestartWithFewerRanksNeedsTheSameGlobalBatch) {
 
 class PreemptionTest : public ::testing::TestWithParam<bool> {};
 
-// The signal goes to the launcher, or to one rank, which informs the other.
+// Sends the signal to the launcher, or to one rank, which informs the other.
 TEST_P(PreemptionTest, AJobSavesExitsWithItsOwnCodeAndResumes) {
   const Flags two = {"--nproc=2", "--batch_size=32"};
   const std::string dir = FreshDir("preempted");
@@ -147,9 +147,9 @@ INSTANTIATE_TEST_SUITE_P(Receivers, PreemptionTest, ::testing::Bool(),
                            return info.param ? "Launcher" : "OneRank";
                          });
 
-// Every step is due to be saved by the interval, and ends an epoch. The
+// The interval requires saving every step, and every step ends an epoch. The
 // preempted job saves its last epoch before the evaluation, which the resumed
-// job makes.
+// job runs.
 TEST(RestartTest, NoStepIsSavedOrEvaluatedTwice) {
   const auto flags_for = [](const std::string& dir, int64_t max_steps) {
     return Joined(

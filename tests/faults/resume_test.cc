@@ -1,5 +1,5 @@
-// Stopping, crashing and going on: a resumed run gives the losses of one that
-// was never disturbed, to the last bit.
+// Tests stopping, crashing and resuming: a resumed run must have the same
+// losses as an undisturbed one, bit by bit.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// 8 steps an epoch, with a checkpoint every 3.
+// 8 steps per epoch, with a checkpoint every 3 steps.
 Flags FlagsFor(const std::string& dir, int64_t max_steps,
                const Flags& more = {}) {
   return Joined({"--train_size=256", "--test_size=64", "--batch_size=32",
@@ -52,7 +52,7 @@ TEST(ResumeTest, AStoppedRunGoesOnBitEqualAcrossEpochs) {
               HasSubstr("resumed after step 5"));
   OutputOf("single", FlagsFor(dir, 20, {"--resume"}));
   EXPECT_EQ(LossesOf(dir + "/run.jsonl", 0), expected);
-  // Epoch 1 was interrupted after 5 of its 8 steps, and is whole in the end.
+  // Epoch 1 was interrupted after 5 of its 8 steps, and completed later.
   int64_t examples = 0;
   for (const auto& epoch : RecordsOf<EpochRecord>(dir + "/run.jsonl")) {
     if (epoch.epoch == 1) examples = epoch.examples;
@@ -75,7 +75,7 @@ TEST(ResumeTest, AKilledRankIsNamedTheOthersEndAndTheRunGoesOn) {
   const Flags two = {"--nproc=2"};
   const Losses expected = Undisturbed("ddp", 16, two);
   const std::string dir = FreshDir("killed");
-  // More steps than anyone waits for: the kill ends it.
+  // More steps than can finish: the kill ends the job.
   auto run = StartTrainer(
       "ddp", FlagsFor(dir, 100000, {"--nproc=2", "--epochs=100000"}));
   const std::vector<pid_t> ranks = RanksAfterSteps(*run, 7);
@@ -88,7 +88,7 @@ TEST(ResumeTest, AKilledRankIsNamedTheOthersEndAndTheRunGoesOn) {
   ASSERT_EQ(kill(ranks[1], SIGKILL), 0);
   EXPECT_NE(run->Wait(absl::Seconds(20)), 0);
   EXPECT_LT(ElapsedSince(killed),
-            absl::Seconds(6));  // 5, and a busy machine's delay
+            absl::Seconds(6));  // 5 s, plus a loaded machine's delay
   EXPECT_TRUE(AllGone(ranks));
   EXPECT_THAT(run->Stderr(), ContainsRegex("rank 1.*(SIGKILL|signal 9)"));
 
@@ -127,7 +127,7 @@ TEST(ResumeTest, EachRankContinuesWithItsOwnBuffers) {
 }
 
 // Two ranks, one, and two again, across the end of an epoch: the order of
-// examples goes on, so that the losses are those of one process.
+// examples continues, so that the losses equal those of one process.
 TEST(ResumeTest, AnotherWorldSizeGoesOnWithTheNextExamples) {
   const Losses expected = Undisturbed("single", 9, {});
   const std::string dir = FreshDir("ranks");
@@ -147,7 +147,7 @@ TEST(ResumeTest, AnotherWorldSizeGoesOnWithTheNextExamples) {
   }
 }
 
-// A folder in its place, as it is the same for root.
+// A folder at the file's path makes the write fail even for root.
 TEST(ResumeTest, ARankThatCannotSaveEndsTheJobForAllAndTheLastSaveStays) {
   const std::string dir = FreshDir("unsaved");
   const Flags flags = {"--nproc=2", "--model=mlp", "--width=64", "--resume"};

@@ -55,7 +55,7 @@ std::vector<std::string> FlagsOf(const ServerFault& fault,
           "--record=" + dir + "/run.jsonl"};
 }
 
-// Polls until holds(). Returns the time it took, nullopt after the limit.
+// Polls until holds(). Returns the elapsed time; nullopt after the limit.
 template <typename Condition>
 std::optional<absl::Duration> AwaitWithin(SteadyTime start,
                                           absl::Duration limit,
@@ -106,7 +106,7 @@ absl::Status CheckWorkerFault(const ServerFault& fault, TestProcess& job,
   ranks.erase(ranks.begin() + fault.rank);
   if (!AllGone(ranks, kPatience))
     return Wrong("the other ranks did not finish");
-  // A stopped rank may be continued until the timeout is over.
+  // The job may wait until the timeout, as a stopped rank could continue.
   const absl::Duration left =
       std::max(limit - ElapsedSince(start), absl::Seconds(2) + slack);
   const int code = job.Wait(left);

@@ -1,6 +1,6 @@
-// What a step communicates along each axis of the mesh, to the byte, as its
-// authors count it: Shoeybi et al. 2019, "Megatron-LM", section 3, for tp;
-// Korthikanti et al. 2022, "Reducing Activation Recomputation in Large
+// Tests the traffic of a step along each axis of the mesh, byte by byte,
+// against the literature: Shoeybi et al. 2019, "Megatron-LM", section 3, for
+// tp; Korthikanti et al. 2022, "Reducing Activation Recomputation in Large
 // Transformer Models", section 4.2, for sequence parallelism; Liu et al. 2023,
 // "Ring Attention", section 3, and Jacobs et al. 2023, "DeepSpeed Ulysses",
 // section 3, for cp; Narayanan et al. 2021, "Efficient Large-Scale Language
@@ -22,7 +22,7 @@
 namespace rankwise {
 namespace {
 
-// Of the model and its micro-batches; all numbers are fp32.
+// Dimensions of the model and its micro-batches; all numbers are fp32.
 constexpr int64_t kExamples = 2, kTokens = 32, kFeatures = 64, kBlocks = 2,
                   kVocabulary = 256, kMicroBatches = 2, kBytes = 4;
 
@@ -32,7 +32,8 @@ struct Mesh {
   bool sequence = false, ulysses = false;
 
   int64_t ranks() const { return pp * dp * cp * tp; }
-  // As records call the group along an axis: that of all ranks has no name.
+  // Returns the recorded name of the group along an axis; "" for the group of
+  // all ranks.
   std::string Group(const std::string& axis, int64_t size) const {
     return size == ranks() ? "" : axis;
   }
@@ -40,10 +41,10 @@ struct Mesh {
 
 void PrintTo(const Mesh& mesh, std::ostream* out) { *out << mesh.name; }
 
-// (group, operation) to the bytes that a rank hands over, or receives.
+// (group, operation) -> bytes that a rank passes to the call, or receives
 using Traffic = std::map<std::pair<std::string, std::string>, int64_t>;
 
-// What a rank holds: its blocks, and whether the embedding, and the head.
+// A rank's part of the model: its blocks, the embedding, and the head.
 struct Stage {
   int64_t blocks = kBlocks;
   bool first = true, last = true;
@@ -53,16 +54,16 @@ Stage StageOf(const Mesh& mesh, int64_t pp) {
   return {kBlocks / mesh.pp, pp == 0, pp == mesh.pp - 1};
 }
 
-// Of the tokens of one rank along cp.
+// Returns the bytes of the tokens of one rank along cp.
 int64_t Activations(const Mesh& mesh) {
   return kExamples * kTokens / mesh.cp * kFeatures * kBytes;
 }
 
 // A row-parallel layer sums its activations in forward, and a column-parallel
 // one their gradients in backward: both sublayers of a block have one of each.
-// The embedding is a row-parallel layer without a gradient of its input, and
-// the head a column-parallel one. The loss tells the maximum of each token's
-// logits, and two sums.
+// The embedding is a row-parallel layer without an input gradient, and the head
+// a column-parallel one. The loss exchanges the maximum of each token's logits,
+// and two sums.
 void AddTensorParallel(const Mesh& mesh, const Stage& stage, Traffic& traffic) {
   if (mesh.tp == 1) return;
   const std::string tp = mesh.Group("tp", mesh.tp);
@@ -76,10 +77,10 @@ void AddTensorParallel(const Mesh& mesh, const Stage& stage, Traffic& traffic) {
     return;
   }
   // Each sum becomes a reduce-scatter here and an all-gather on the other side
-  // of the layer. Weights' gradients gather their inputs once more, which are
-  // not kept, and the gradient of the positions is put together. Norms and the
-  // row-parallel layers' biases see a rank's own tokens: their gradients are
-  // added up, once a step.
+  // of the layer. Weight gradients gather their inputs again, which are not
+  // kept, and the gradient of the positions is gathered. Norms and the
+  // row-parallel layers' biases process a rank's own tokens: their gradients
+  // are summed once per step.
   const int64_t positions = kTokens / mesh.cp * kFeatures * kBytes / mesh.tp;
   traffic[{tp, "reduce_scatter"}] = kMicroBatches * sums * whole;
   traffic[{tp, "all_gather"}] =
@@ -89,10 +90,10 @@ void AddTensorParallel(const Mesh& mesh, const Stage& stage, Traffic& traffic) {
   all_reduce += (6 * stage.blocks + 2 * stage.last) * kFeatures * kBytes;
 }
 
-// Ring: keys and values go round to all but their owner in forward and again
-// in backward, and their gradients all the way. Ulysses: queries, keys and
-// values are exchanged for other heads, and the results back; in backward their
-// gradients.
+// Ring: keys and values circulate to all ranks but their owner in forward and
+// again in backward, and their gradients all the way. Ulysses: queries, keys
+// and values are exchanged for other heads, and the results back; in backward,
+// their gradients.
 void AddContextParallel(const Mesh& mesh, const Stage& stage,
                         Traffic& traffic) {
   if (mesh.cp == 1) return;
@@ -108,8 +109,8 @@ void AddContextParallel(const Mesh& mesh, const Stage& stage,
   traffic[{cp, "recv"}] = blocks * hops * 2 * own_heads;
 }
 
-// Parameters of a rank: tp divides the matrices and the biases of
-// column-parallel layers, 3 F + 4 F of a block, and not those of row-parallel
+// Returns the parameters of a rank: tp divides the matrices and the biases of
+// column-parallel layers, 3 F + 4 F per block, but not those of row-parallel
 // ones, F + F, nor the two norms.
 int64_t ParametersOf(const Mesh& mesh, const Stage& stage) {
   const int64_t f = kFeatures, embedding = kVocabulary * f / mesh.tp;
@@ -128,9 +129,9 @@ void AddGradients(const Mesh& mesh, const Stage& stage, Traffic& traffic) {
   traffic[{group, "all_reduce"}] += ParametersOf(mesh, stage) * kBytes;
 }
 
-// Activations go to the next stage and their gradients back; the two stages
-// with a part of the tied weight exchange its gradients, and the last tells the
-// first the loss.
+// Activations are sent to the next stage and their gradients back; the two
+// stages with a part of the tied weight exchange its gradients, and the last
+// stage sends the loss to the first.
 void AddPipeline(const Mesh& mesh, const Stage& stage, Traffic& traffic) {
   if (mesh.pp == 1) return;
   const int64_t message = Activations(mesh) / (mesh.sequence ? mesh.tp : 1);

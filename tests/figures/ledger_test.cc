@@ -1,4 +1,4 @@
-// The ledger of what the trainers really record.
+// Tests the ledger with records of the real trainers.
 
 #include "analysis/ledger/ledger.h"
 
@@ -14,7 +14,7 @@
 namespace rankwise {
 namespace {
 
-// Of 25 recorded steps, those after the fifth.
+// Uses the steps after the fifth, of 25 recorded ones.
 Ledger LedgerOfRun(const std::string& trainer, const Flags& flags) {
   const std::string record = FreshDir("ledger") + "/run.jsonl";
   OutputOf(trainer,
@@ -94,7 +94,7 @@ TEST(LedgerTest, TellsTheAxesOfReplicatedPipelinesApart) {
   const AxisCommunication& pp = ledger.communication[0];
   EXPECT_EQ(pp.axis, "pp");
   // A message per micro-batch, with 4096 numbers per example; the last stage
-  // tells the first its loss.
+  // sends its loss to the first.
   EXPECT_EQ(pp.calls, 2.5);
   EXPECT_NEAR(pp.bytes, 2 * 8 * 4096 * 4, 4);
   EXPECT_GT(pp.wait_seconds, 0);
@@ -104,15 +104,15 @@ TEST(LedgerTest, TellsTheAxesOfReplicatedPipelinesApart) {
   EXPECT_GT(dp.wait_seconds, 0);
 }
 
-// Of a batch that is larger than the data. The console's clock runs on between
-// the epochs, so that its rate is the lower one.
+// The batch is larger than the data set. The console's clock includes the time
+// between epochs, so its rate is the lower one.
 TEST(ConsoleTest, CountsTheExamplesThereAre) {
   constexpr int kEpochs = 6, kExamples = 100;
   const std::string record = FreshDir("rate") + "/run.jsonl";
   const std::string out =
       OutputOf("single", {"--train_size=100", "--batch_size=6400", "--epochs=6",
                           "--eval=false", "--threads=1", "--record=" + record});
-  double seconds = 0;  // without the first step, which warms up
+  double seconds = 0;  // without the first step, which is warm-up
   for (const EpochRecord& epoch : RecordsOf<EpochRecord>(record)) {
     if (epoch.epoch > 1) seconds += epoch.seconds;
   }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Whether trainers' memory grows over 10,000 steps: prints the resident memory of all of a trainer's processes together, in MB, when it logs
-# step 1,000 and when it logs step 10,000. Exit code 1 where it grew by more than 5 %, or a trainer did not get there. After
+# Checks whether trainers' memory grows over 10,000 steps: prints the total resident memory of all of a trainer's processes, in MB, when it
+# logs step 1,000 and when it logs step 10,000. Exit code 1 if it grew by more than 5 %, or a trainer did not get there. After
 # ./bazelw build //trainers/...:
 #   tests/figures/memory_growth.sh [TRAINER...]
 set -euo pipefail
@@ -10,7 +10,7 @@ most_growth_percent=5
 small=(--model=mlp --width=16 --batch_size=4)
 gpt=(--model=gpt --depth=2 --width=64 --sequence_length=8 --batch_size=4)
 
-# flags TRAINER: what it runs with, one a line.
+# flags TRAINER: prints its flags, one per line.
 flags() {
   case "$1" in
     single) printf '%s\n' "${small[@]}" ;;
@@ -25,10 +25,10 @@ flags() {
   esac
 }
 
-# Of all processes of the session.
+# Memory of all processes of the session.
 resident_kilobytes() { ps -o rss= -s "$1" | awk '{ sum += $1 } END { print sum + 0 }'; }
 
-# measure TRAINER: prints its row; fails where memory grew.
+# measure TRAINER: prints its row; fails if memory grew.
 measure() {
   local trainer="$1" arguments line early=0 late=0
   mapfile -t arguments < <(flags "$trainer")

@@ -1,5 +1,4 @@
-// What ranks hold of their memory: as measured, by formula, and before they are
-// started.
+// Tests the memory of ranks: as measured, by formula, and before launch.
 
 #include <gtest/gtest.h>
 
@@ -20,7 +19,7 @@ struct Layout {
   std::string trainer;
   int ranks;
   Flags flags;
-  double tolerance = 0.05;  // of activations
+  double tolerance = 0.05;  // for activations
 };
 
 class MemoryTest : public ::testing::TestWithParam<Layout> {
@@ -35,7 +34,7 @@ class MemoryTest : public ::testing::TestWithParam<Layout> {
     return flags;
   }
 
-  // One per rank.
+  // Returns one record per rank.
   std::vector<MemoryRecord> Trained(const std::string& model) const {
     const std::string record = FreshDir(GetParam().name + model) + "/r.jsonl";
     const Finished run =
@@ -55,7 +54,7 @@ int64_t State(const MemoryParts& parts) {
   return parts.parameter_bytes + parts.gradient_bytes + parts.optimizer_bytes;
 }
 
-// As the dry run prints them.
+// Returns the row printed by a dry run.
 std::string RowOf(const MemoryParts& parts) {
   std::string row;
   int64_t sum = 0;
@@ -75,8 +74,8 @@ TEST_P(MemoryTest, IsAsComputedAndAsTheDryRunSays) {
     for (const MemoryRecord& memory : Trained(model)) {
       const MemoryParts &measured = memory.measured,
                         &computed = memory.computed;
-      // The computed shards of a parameter that does not divide evenly are the
-      // largest, the first ones.
+      // If a parameter does not divide evenly, the computed shards are the
+      // largest, i.e. the first ones.
       if (GetParam().trainer == "fsdp" && memory.rank > 0) {
         EXPECT_LE(State(measured), State(computed));
       } else {
@@ -97,9 +96,9 @@ TEST_P(MemoryTest, IsAsComputedAndAsTheDryRunSays) {
   }
 }
 
-// Another thread frees the buffers of tp's collectives, some of them only after
-// activations were measured: up to 3, of 67.6 KB of vit's 2.3 MB on two ranks
-// and of its 1.3 MB in the last stage of two.
+// Another thread frees the buffers of tp's collectives, some only after
+// activations were measured: up to 3 buffers of 67.6 KB, of vit's 2.3 MB on two
+// ranks and of its 1.3 MB in the last stage of two.
 constexpr double kTensor = 0.15, kPipelineOfTensor = 0.2;
 
 INSTANTIATE_TEST_SUITE_P(
@@ -127,7 +126,7 @@ INSTANTIATE_TEST_SUITE_P(
 // Rajbhandari et al. 2020, "ZeRO", section 5, for each stage.
 class ZeroMemoryTest : public ::testing::TestWithParam<int> {
  protected:
-  // What each rank that runs holds.
+  // Returns the memory of each rank of a run.
   static std::vector<MemoryRecord> Train(const std::string& trainer,
                                          const Flags& flags) {
     const std::string record = FreshDir("zero") + "/r.jsonl";

@@ -1,4 +1,4 @@
-// The planner's memory and commands against the trainers that it plans for.
+// Tests the planner's memory and commands against the trainers.
 
 #include <gtest/gtest.h>
 
@@ -17,7 +17,8 @@ namespace {
 
 using plan::Memory;
 
-// Megabytes of the ranks that hold most, as the dry run prints them.
+// Returns the megabytes of the ranks with the most memory, from a dry run's
+// output.
 Memory FullestOf(const std::string& out) {
   Memory fullest;
   for (absl::string_view line : absl::StrSplit(out, '\n')) {
@@ -36,7 +37,7 @@ Memory FullestOf(const std::string& out) {
   return fullest;
 }
 
-// By the command that the planner prints.
+// Runs the command printed by the planner.
 Memory DryRun(const plan::Model& model, const Layout& layout,
               const std::string& precision) {
   const std::string command = CommandOf(model, layout, precision);

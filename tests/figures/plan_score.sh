@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Records the runs of docs/plan.md, "Scored", and prints the planner's predictions next to them. After
-# ./bazelw build //trainers/... //comm_bench //comm_bench:overlap //analysis:plan, on a machine that does nothing else:
+# ./bazelw build //trainers/... //comm_bench //comm_bench:overlap //analysis:plan, on an otherwise idle machine:
 #   tests/figures/plan_score.sh DIR [shm|hosts|fake5us|fake20us]...
 # Without names, all four sets. The runs of each are repeated in rounds, each in a random order. A run writes DIR/SET/NAME-xRANKS-repN.jsonl when it has
-# finished, and is skipped where that file exists, so the same command continues after an interruption. hosts needs root (tests/cluster/cluster.sh).
-# REPETITIONS=3, STEPS=24 (at least 15) and RANKWISE_PROGRAMS=bazel-bin may be overridden. Exit code 1, with the command and its output, where a run fails.
+# finished, and is skipped if that file exists, so the same command continues after an interruption. hosts needs root (tests/cluster/cluster.sh).
+# REPETITIONS=3, STEPS=24 (at least 15) and RANKWISE_PROGRAMS=bazel-bin may be overridden. Exit code 1, with the command and its output, if a run fails.
 set -euo pipefail
 repetitions="${REPETITIONS:-3}"
 training=(--model=gpt --model_size=nano --precision=fp32 --eval=false --peak=none --memory --max_steps="${STEPS:-24}")
@@ -20,7 +20,7 @@ sets=("${@:2}")
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 programs="${RANKWISE_PROGRAMS:-bazel-bin}"
 
-# The functions that follow print a line per run: its name, ranks, program and flags. Trainers take 8 examples a step, except single and fake ranks.
+# The following functions print a line per run: its name, ranks, program and flags. Trainers use 8 examples per step, except single and fake ranks.
 
 # data_parallel RANKS BATCH_SIZE [FLAGS_OF_DDP FLAGS_OF_ZERO]
 data_parallel() {
@@ -55,7 +55,7 @@ pp2-tp2 4 trainers/hybrid --pp=2 --tp=2 --schedule=1f1b --microbatches=4 --batch
 END
 }
 
-# What the planner is fitted to: computation without communication, and the links.
+# Runs to which the planner is fitted: computation without communication, and the links.
 fitted() {
   local batch ranks
   for batch in 1 2 4 8; do echo "single-batch$batch 1 trainers/single --batch_size=$batch"; done
@@ -66,7 +66,7 @@ fitted() {
   done
 }
 
-# ring RANKS MESSAGES US NS_PER_BYTE: flags of a fake link on which a collective takes MESSAGES messages of 1 / RANKS of the bytes, one after another.
+# ring RANKS MESSAGES US NS_PER_BYTE: flags of a fake link on which a collective takes MESSAGES successive messages of 1 / RANKS of the bytes.
 ring() {
   awk -v ranks="$1" -v messages="$2" -v us="$3" -v ns="$4" 'BEGIN {
     printf "--fake_world_size=%d --fake_alpha_us=%.9g --fake_beta_ns_per_byte=%.9g\n", ranks, messages * us, messages / ranks * ns }'
@@ -96,7 +96,7 @@ runs_of() {
   esac
 }
 
-# on_hosts RANKS COMMAND...: a rank on each host.
+# on_hosts RANKS COMMAND...: runs a rank on each host.
 on_hosts() {
   local command=("${@:2}") rank pids=() pid status=0
   for ((rank = 0; rank < $1; ++rank)); do

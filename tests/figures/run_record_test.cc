@@ -1,4 +1,4 @@
-// The record that opens a run, as the trainers write it.
+// Tests the run record written by the trainers.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -42,7 +42,7 @@ Recorded Record4Steps(const std::string& trainer, const Flags& flags,
   return {RunOf(path, 0), out};
 }
 
-// Nothing here is started by `bazel run`, which would name the workspace.
+// Does not use `bazel run`, which would set the workspace's path.
 TEST(RunRecordTest, NamesTheCodeUnderEveryLauncher) {
   const RunRecord single =
       Record4Steps(
@@ -80,8 +80,9 @@ TEST(RunRecordTest, SaysWhatAnExampleIsAndTheConsoleCountsThat) {
   }
 }
 
-// Four processes that two agents on this machine start, with `flags`; rank i
-// has local_ranks[i]. Returns the last one's record and rank 0's console.
+// Runs four processes, started by two agents on this machine, with `flags`;
+// rank i has local_ranks[i]. Returns the last rank's record and rank 0's
+// console output.
 Recorded OnTwoHosts(const std::string& trainer,
                     const std::vector<int>& local_ranks, const Flags& flags) {
   const std::string path = absl::StrCat(TemporaryPath(trainer), ".jsonl");

@@ -1,4 +1,4 @@
-// Training with communication left out, for comparison.
+// Tests training without communication, for comparison.
 
 #include <gtest/gtest.h>
 
@@ -63,7 +63,7 @@ TEST(SkipCommunicationTest, DdpsRanksTrainByThemselves) {
     EXPECT_EQ(whole.evaluations.size(), 1u);
     EXPECT_TRUE(skipped.evaluations.empty());
     for (size_t rank : {0, 1}) {
-      // Before the first update the models are still the same.
+      // The models are still equal before the first update.
       EXPECT_EQ(skipped.losses[rank].at(1), whole.losses[rank].at(1));
       EXPECT_NE(skipped.losses[rank].at(3), whole.losses[rank].at(3));
     }

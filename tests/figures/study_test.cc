@@ -1,5 +1,5 @@
-// The main job with the real trainers, as small as it goes: from the command
-// line to the table and the records.
+// Tests a minimal study with the real trainers, from the command line to the
+// table and the records.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -19,8 +19,8 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::Pair;
 
-// Runs a study with a folder for its records, and returns what it prints. All
-// of its runs can be compared.
+// Runs a study with a folder for its records, and returns its output. All of
+// its runs are comparable.
 std::string RunStudy(const Flags& flags, const std::string& dir) {
   TestProcess study(Joined(
       {Runfile("analysis/study/study")},
@@ -60,8 +60,8 @@ TEST(StudyTest, EveryTrainerOnOneAndTwoRanks) {
       ++(without ? without_communication : on_two_ranks)[run.binary];
     }
   }
-  // Twice each: comm_bench, ddp by strong and weak scaling, model_parallel, 4
-  // schedules.
+  // Twice each: comm_bench, ddp under strong and weak scaling, model_parallel,
+  // 4 schedules.
   EXPECT_THAT(on_two_ranks,
               ElementsAre(Pair("comm_bench", 2), Pair("ddp", 4),
                           Pair("model_parallel", 2), Pair("pipeline", 8)));

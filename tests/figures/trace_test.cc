@@ -1,4 +1,4 @@
-// What --trace writes, of real runs.
+// Tests the output of --trace of real runs.
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -20,7 +20,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Of times in microseconds that were rounded to nanoseconds.
+// of times in microseconds rounded to nanoseconds
 constexpr double kRounding = 0.01;
 
 struct Bar {
@@ -80,7 +80,8 @@ Flags With(const Flags& more) {
                 more);
 }
 
-// Runs the trainer and reads the trace. Nothing else is left in its folder.
+// Runs the trainer and reads the trace. Checks that its folder contains nothing
+// else.
 Trace TraceOf(const std::string& trainer, const Flags& flags) {
   const std::string dir = FreshDir("trace");
   const Finished run = RunTrainer(
@@ -103,8 +104,8 @@ std::vector<std::string> NamesOf(const std::vector<Bar>& bars) {
   return names;
 }
 
-// Every phase, message and action lies within some step of its rank, and steps
-// follow each other.
+// Checks that every phase, message and action is within a step of its rank, and
+// that steps do not overlap.
 void ExpectNested(const Trace& trace, int ranks) {
   for (int rank = 0; rank < ranks; ++rank) {
     const std::vector<Bar> steps = trace.Of(rank, "step");
@@ -156,7 +157,7 @@ TEST(TraceTest, CollectivesOfAllRanksOverlap) {
   for (size_t i = 0; i < first.size(); ++i) {
     EXPECT_EQ(first[i].name, second[i].name);
     EXPECT_EQ(first[i].args["bytes"], second[i].args["bytes"]);
-    // On a busy machine the host may hear of an end when the step is over.
+    // On a loaded machine the host may observe an end only after the step.
     if (first[i].args.contains("end") || second[i].args.contains("end"))
       continue;
     // Neither can end before both have begun.
@@ -183,7 +184,7 @@ TEST(TraceTest, PipelinesShowTheirActionsAndThePrediction) {
       EXPECT_EQ(bar.lane, "compute");
       EXPECT_EQ(bar.args["stage"], rank);
     }
-    // The loss, too, travels.
+    // The loss is sent, too.
     EXPECT_EQ(trace.Of(rank, "communication").size(), 3u * 7);
   }
   // The prediction is drawn at the time of the last step.
@@ -208,14 +209,14 @@ TEST(TraceTest, OperatorsAreThereWhenAskedFor) {
 }
 
 TEST(TraceTest, OperatorsOfAnEvaluationBetweenTwoStepsAreLeftOut) {
-  // The evaluation comes after the second of three.
+  // The evaluation follows the second of three steps.
   const Trace trace =
       TraceOf("single",
               {"--train_size=64", "--test_size=400", "--batch_size=16",
                "--epochs=2", "--eval=true", "--trace_steps=3", "--trace_ops"});
   const std::vector<Bar> steps = trace.Of(0, "step");
   ASSERT_EQ(steps.size(), 3u);
-  constexpr double kClocks = 1000;  // two are read
+  constexpr double kClocks = 1000;  // tolerance between two clocks
   for (const Bar& bar : trace.Of(0, "operator")) {
     EXPECT_FALSE(bar.start > steps[1].end + kClocks &&
                  bar.start < steps[2].start - kClocks)
@@ -231,7 +232,8 @@ TEST(TraceTest, ATraceThatCannotBeWrittenInTheEndDoesNotEndTheTraining) {
   const auto run = StartTrainer(
       "single",
       With({"--trace=" + folder + "/steps.json", "--record=" + fifo}));
-  // Returns when the run, which has found the folder to be there, records.
+  // Opens once the run, which has checked that the folder exists, starts
+  // recording.
   std::ifstream records(fifo);
   std::filesystem::remove_all(folder);
   std::string line;

@@ -1,4 +1,4 @@
-// What trainers record of their communication with --traffic_steps.
+// Tests the communication recorded by trainers with --traffic_steps.
 
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@
 namespace rankwise {
 namespace {
 
-// By (step, rank).
+// Returns the records by (step, rank).
 std::map<std::pair<int64_t, int64_t>, TrafficRecord> TrafficIn(
     const std::string& path) {
   std::map<std::pair<int64_t, int64_t>, TrafficRecord> records;
@@ -75,7 +75,7 @@ TEST(TrafficTest, DdpsBucketsHoldAllGradientsAndLossesStay) {
   }
 }
 
-// Bytes of the messages of kind `op`, in order.
+// Returns the bytes of the messages of kind `op`, in order.
 std::vector<int64_t> MessagesOf(const TrafficRecord& record,
                                 const std::string& op) {
   std::vector<int64_t> bytes;
@@ -95,7 +95,7 @@ TEST(TrafficTest, WhatOneStageSendsTheOtherReceives) {
     const TrafficRecord& last = records.at({step, 1});
     EXPECT_EQ(MessagesOf(first, "send"), MessagesOf(last, "recv"));
     EXPECT_EQ(MessagesOf(last, "send"), MessagesOf(first, "recv"));
-    // The cut is after conv2, which hands on 4096 numbers per example.
+    // The boundary is after conv2, which outputs 4096 numbers per example.
     const std::vector<int64_t> activations(3, 4 * 4096 * 4);
     EXPECT_EQ(MessagesOf(first, "send"), activations);
     for (const TrafficRecord* record : {&first, &last}) {

@@ -1,6 +1,6 @@
 #!/usr/bin/env -S python3 -B
-"""docs/tutorial.md as its reader follows it: one shell runs every command, and what the page shows must be what was
-printed, in the same order, but for times. The code that the page shows must be in the files that it names."""
+"""Tests docs/tutorial.md: one shell runs every command, and the output on the page must equal the printed output, in
+the same order, except for times. The code on the page must be in the files that it names."""
 
 import collections
 import json
@@ -14,7 +14,7 @@ PAGE = "docs/tutorial.md"
 STEPS = range(1, 10)
 LEFT_OUT = "..."  # a line, or the end of one
 
-# "./bazelw run //PACKAGE:NAME -- FLAGS", of what Bazel has built for this test. The time limit also ends a command
+# Runs "./bazelw run //PACKAGE:NAME -- FLAGS" with the binaries built for this test. The time limit also ends a command
 # whose shell was killed.
 BAZELW = """#!/bin/bash
 target=${2#//}
@@ -23,12 +23,12 @@ exec timeout 100 "$BINARIES/${target/://}" "${@:4}"
 """
 
 Fence = collections.namedtuple("Fence", "step line kind lines")  # step: N of "## N. " above it, or 0
-# Lines that follow each other in `file`, and, of a difference, not in `absent_from`.
+# Consecutive lines in `file`; for a difference, they must not be in `absent_from`.
 Excerpt = collections.namedtuple("Excerpt", "step line lines file absent_from")
 
 
 class Command:
-    """`text`, what the page shows below it, and what it prints: lines without blank ones."""
+    """`text`, its output on the page, and its printed output, without blank lines."""
 
     def __init__(self, step, line, text):
         self.step, self.line, self.text = step, line, text
@@ -60,7 +60,7 @@ def fences_in(page):
 
 
 def commands_in(fences):
-    """ "$ COMMAND", and below it what it prints."""
+    """Parses "$ COMMAND", followed by its output."""
     commands = []
     for fence in fences:
         if fence.kind:
@@ -75,7 +75,7 @@ def commands_in(fences):
 
 
 def excerpts_of_difference(fence):
-    """Of what `diff -u` writes, but for the numbers behind @@: each part before and after."""
+    """Returns each part of a `diff -u` before and after, without the numbers after @@."""
     old_file, new_file = (line[4:] for line in fence.lines[:2])
     parts, number = [], fence.line + 2
     for line in fence.lines[2:]:
@@ -93,7 +93,7 @@ def excerpts_of_difference(fence):
 def excerpts_in(fences):
     excerpts = []
     for fence in fences:
-        if fence.kind == "cpp":  # "// FILE", and below it lines of that file
+        if fence.kind == "cpp":  # "// FILE", followed by lines of that file
             excerpts.append(Excerpt(fence.step, fence.line, fence.lines[1:], fence.lines[0][3:], None))
         elif fence.kind == "diff":
             excerpts += excerpts_of_difference(fence)
@@ -101,7 +101,7 @@ def excerpts_in(fences):
 
 
 def run_all(commands, folder):
-    """In one shell, so that what one defines is there for the next ones."""
+    """Runs the commands in one shell, so that definitions last."""
     with open(f"{folder}/bazelw", "w", encoding="utf-8") as file:
         file.write(BAZELW)
     os.chmod(f"{folder}/bazelw", 0o755)
@@ -117,7 +117,7 @@ def run_all(commands, folder):
 
 
 def shape(line):
-    """With "#" for every number and one space for several: columns are as wide as their numbers."""
+    """Replaces every number by "#" and several spaces by one: columns are as wide as their numbers."""
     line = re.sub(r"[-+]?\d+([.:]\d+)*(e[-+]\d+)?", "#", line.strip())
     return re.sub(r"--+", "--", re.sub(r" +", " ", line))
 
@@ -131,7 +131,7 @@ def is_shown_as(command, shown, printed):
 
 
 def lasting_numbers(line):
-    """Those that do not depend on the machine's speed: losses, bytes and calls along an axis, and computed memory."""
+    """Returns numbers independent of the machine's speed: losses, bytes and calls along an axis, and computed memory."""
     if line.startswith("memory of rank"):
         return [float(number) for number in re.findall(r"\(([\d.]+)\)", line)]
     columns = re.split(r"  +", line)
@@ -141,7 +141,7 @@ def lasting_numbers(line):
 
 
 def recorded_losses(path):
-    """By training step, the mean over the ranks."""
+    """Returns the mean over the ranks, by training step."""
     losses = collections.defaultdict(list)
     for line in lines_of(path):
         record = json.loads(line)
@@ -167,7 +167,7 @@ class TutorialTest(unittest.TestCase):
             self.assertAlmostEqual(have, want, delta=2e-4 * want, msg=f"\nshown:   {shown}\nprinted: {printed}")
 
     def expect_shown(self, command):
-        # Lines of other ranks come anywhere among those of rank 0.
+        # Lines of other ranks appear anywhere among those of rank 0.
         others = [line for line in command.printed if line.startswith("[rank ")]
         printed = [line for line in command.printed if line not in others]
         left_out = False
@@ -206,7 +206,7 @@ class TutorialTest(unittest.TestCase):
         base = lasting_numbers(lines[0][0])[0]
         for line in lines:
             self.assertEqual(len(line), 1)
-            self.assertAlmostEqual(lasting_numbers(line[0])[0], base, delta=1.1e-4)  # of four decimals
+            self.assertAlmostEqual(lasting_numbers(line[0])[0], base, delta=1.1e-4)  # four decimals
 
     def test_the_code_is_that_of_the_trainers(self):
         for excerpt in self.excerpts:

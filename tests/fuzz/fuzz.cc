@@ -1,8 +1,8 @@
-// Runs the parsers of files over changed copies of valid files:
+// Runs the parsers of files on mutated copies of valid files:
 //   bazel run //tests/fuzz -- --parser=records --seconds=600
-// Each input must be parsed within a time and memory limit, without a crash,
-// and answered sensibly (parser.h). What is not is saved as a file, and can be
-// made again by its number.
+// Each input must be parsed within time and memory limits, without a crash, and
+// with a valid result (parser.h). Failing inputs are saved as files, and can be
+// reproduced by their number.
 
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -31,8 +31,8 @@
 #include "tests/fuzz/parser.h"
 
 ABSL_FLAG(std::string, parser, "all", "which, with commas, or all");
-ABSL_FLAG(double, seconds, 0, "of processor time, each parser; 0: --inputs");
-ABSL_FLAG(int64_t, inputs, 1000, "of each parser, where --seconds is 0");
+ABSL_FLAG(double, seconds, 0, "processor time per parser; 0: --inputs");
+ABSL_FLAG(int64_t, inputs, 1000, "inputs per parser if --seconds is 0");
 ABSL_FLAG(int64_t, first, 0, "number of the first input");
 // The study has a flag named seed.
 ABSL_FLAG(uint64_t, fuzz_seed, 1, "another seed makes other inputs");
@@ -42,26 +42,26 @@ ABSL_FLAG(std::string, findings, "",
 namespace rankwise::fuzz {
 namespace {
 
-constexpr int kMostFindings = 20;     // of a parser; then it is left
-constexpr int kSecondsPerInput = 20;  // of processor time
+constexpr int kMostFindings = 20;     // per parser, which is then skipped
+constexpr int kSecondsPerInput = 20;  // processor time
 constexpr int64_t kMemoryBytes = int64_t{512} << 20;
 
-// Whether the address space belongs to the program, so that it can be limited.
+// Whether the address space belongs to the program and can be limited.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr bool kHasShadowMemory = true;
 #else
 constexpr bool kHasShadowMemory = false;
 #endif
 
-// What a worker tells its parent, in memory that both share.
+// State that a worker shares with its parent.
 struct Progress {
-  int64_t input;  // that is being parsed, or was the last
+  int64_t input;  // the current or the last input
   int64_t accepted, refused;
   double slowest_seconds;
   char fault[4096];  // of `input`
 };
 
-// One parser, the files that it begins with, and a folder of its own.
+// One parser, its seed files, and a separate folder.
 struct Task {
   const Parser* parser = nullptr;
   std::vector<Parts> seeds;
@@ -80,16 +80,17 @@ Parts MakeInput(const Task& task, int64_t number) {
   return parts;
 }
 
-// The most bytes that were resident in this process so far: an input is charged
-// only for what it takes beyond all earlier ones of its worker.
+// Returns the peak resident bytes of this process: an input is charged only for
+// its excess over all earlier inputs of its worker.
 int64_t PeakBytes() {
   rusage usage;
   getrusage(RUSAGE_SELF, &usage);
   return int64_t{usage.ru_maxrss} * 1024;
 }
 
-// Of processor time that was used by `who`: RUSAGE_SELF, or RUSAGE_CHILDREN,
-// those that have ended. A busy machine makes no input slower.
+// Returns the processor time used by `who`: RUSAGE_SELF, or RUSAGE_CHILDREN
+// (terminated children). Unlike elapsed time, independent of the machine's
+// load.
 double SecondsUsed(int who) {
   rusage usage;
   getrusage(who, &usage);
@@ -97,13 +98,13 @@ double SecondsUsed(int who) {
                                absl::DurationFromTimeval(usage.ru_stime));
 }
 
-// Ends this process by SIGPROF once it has used so much more processor time.
+// Ends this process by SIGPROF after this additional processor time.
 void LimitSeconds(int seconds) {
   const itimerval limit = {.it_interval = {}, .it_value = {seconds, 0}};
   setitimer(ITIMER_PROF, &limit, nullptr);
 }
 
-// What is wrong with the answer to an input; "" if nothing is. Seeds are valid.
+// Returns "", or what is wrong with the result for an input. Seeds are valid.
 std::string FaultOf(const Task& task, int64_t number, Progress& progress) {
   const Parts parts = MakeInput(task, number);
   const int64_t before = PeakBytes();
@@ -133,8 +134,8 @@ void LimitMemory() {
   setrlimit(RLIMIT_AS, &limit);
 }
 
-// A process of its own, which ends at the first fault, or after `seconds`
-// of processor time where --seconds is given.
+// Runs in a separate process, which ends at the first fault, or, with
+// --seconds, after `seconds` of processor time.
 [[noreturn]] void Work(const Task& task, int64_t first, double seconds,
                        Progress& progress) {
   LimitMemory();
@@ -174,7 +175,7 @@ void Report(const Task& task, const std::string& fault, int64_t number) {
             << std::flush;
 }
 
-// The number of findings.
+// Returns the number of findings.
 int Fuzz(const Task& task, Progress& progress) {
   const double before = SecondsUsed(RUSAGE_CHILDREN);
   const auto used = [&] { return SecondsUsed(RUSAGE_CHILDREN) - before; };
@@ -217,7 +218,7 @@ std::string MakeFolder() {
   return path;
 }
 
-// Whether all parsers passed.
+// Returns whether all parsers passed.
 bool FuzzAll(const std::string& dir) {
   const std::vector<std::string> wanted =
       absl::StrSplit(absl::GetFlag(FLAGS_parser), ',');

@@ -19,7 +19,7 @@ struct Range {
   }
 };
 
-// What stands in for numbers and words.
+// Replacements of numbers and words.
 constexpr const char* kExtremes[] = {"-1",
                                      "0",
                                      "1",
@@ -80,7 +80,7 @@ bool IsWord(char c) {
          c == '-' || c == '+';
 }
 
-// The word around `at`, or the one character there.
+// Returns the word around `at`, or the single character there.
 Range TokenAt(const std::string& text, size_t at) {
   Range token = {at, at + 1};
   if (!IsWord(text[at])) return token;
@@ -89,7 +89,8 @@ Range TokenAt(const std::string& text, size_t at) {
   return token;
 }
 
-// The JSON value that begins at `at`, up to the comma or bracket after it.
+// Returns the JSON value that begins at `at`, up to the comma or bracket after
+// it.
 Range ValueAt(const std::string& text, size_t at) {
   int depth = 0;
   bool quoted = false;
@@ -161,7 +162,7 @@ void Mutator::MutateOnce(std::string& text,
   }
 }
 
-// A flipped bit, another byte, or one more.
+// Flips a bit, replaces a byte, or inserts one.
 void Mutator::ChangeBytes(std::string& text) {
   const size_t at = Below(text.size());
   const char byte = static_cast<char>(Below(256));
@@ -177,7 +178,7 @@ void Mutator::ChangeBytes(std::string& text) {
   }
 }
 
-// Cut off, removed, or repeated.
+// Truncates, removes or repeats a range.
 void Mutator::ChangeRange(std::string& text) {
   const size_t begin = Below(text.size());
   const size_t size = 1 + Below(std::min<size_t>(text.size() - begin, 64));
@@ -194,7 +195,7 @@ void Mutator::ChangeRange(std::string& text) {
   }
 }
 
-// Removed, repeated, or exchanged.
+// Removes, repeats or exchanges lines.
 void Mutator::ChangeLines(std::string& text) {
   std::vector<std::string> lines = absl::StrSplit(text, '\n');
   const size_t one = Below(lines.size()), other = Below(lines.size());
@@ -212,7 +213,7 @@ void Mutator::ChangeLines(std::string& text) {
   text = absl::StrJoin(lines, "\n");
 }
 
-// A word becomes an extreme, or another word of the same kind of file.
+// Replaces a word by an extreme, or by a word of another file of the same kind.
 void Mutator::ChangeToken(std::string& text,
                           const std::vector<std::string>& others) {
   const Range token = TokenAt(text, Below(text.size()));
@@ -224,8 +225,8 @@ void Mutator::ChangeToken(std::string& text,
   }
 }
 
-// A JSON value, or what follows the next '=' or ':', becomes an extreme or
-// another value of the text.
+// Replaces a JSON value, or the text after the next '=' or ':', by an extreme
+// or by another value of the text.
 void Mutator::ChangeValue(std::string& text) {
   const auto value_after = [&](size_t from) {
     const size_t sign = text.find_first_of(":=[,", from);
@@ -239,7 +240,7 @@ void Mutator::ChangeValue(std::string& text) {
                         : kExtremes[Below(std::size(kExtremes))]);
 }
 
-// Values nested deeply, closed or not.
+// Inserts deeply nested values, closed or not.
 void Mutator::Nest(std::string& text) {
   const size_t depth = size_t{1} << Below(18);
   const bool array = Below(2) == 0;
@@ -250,7 +251,7 @@ void Mutator::Nest(std::string& text) {
   Replace(text, ValueAt(text, at), nested);
 }
 
-// The start of the one and the end of the other.
+// Joins the start of one text and the end of the other.
 void Mutator::Splice(std::string& text, const std::string& other) {
   if (other.empty()) return;
   text.resize(Below(text.size()));

@@ -1,5 +1,6 @@
-// Changed copies of valid files, by a seeded generator: bytes, lines, numbers
-// and JSON values, as damage, typing errors and other programs change them.
+// Mutated copies of valid files, by a seeded generator: changes of bytes,
+// lines, numbers and JSON values, like those of damage, typing errors and other
+// programs.
 #ifndef RANKWISE_TESTS_FUZZ_MUTATE_H_
 #define RANKWISE_TESTS_FUZZ_MUTATE_H_
 
@@ -12,15 +13,15 @@ namespace rankwise::fuzz {
 
 class Mutator {
  public:
-  // Equal arguments give equal mutations: input `number` of a run with `seed`
-  // can be made again by itself.
+  // Equal arguments yield equal mutations, so that input `number` of a run with
+  // `seed` can be reproduced.
   Mutator(uint64_t seed, uint64_t number);
 
-  // From 0 to bound - 1; 0 where bound is 0.
+  // Returns a number from 0 to bound - 1; 0 if bound is 0.
   size_t Below(size_t bound);
 
-  // `text` after 1 to 8 changes, of at most kLargest bytes. Some take pieces of
-  // `others`, which are files of the same kind.
+  // Returns `text` after 1 to 8 changes, of at most kLargest bytes. Some
+  // changes insert pieces of `others`, which are files of the same kind.
   std::string Mutate(std::string text, const std::vector<std::string>& others);
 
   static constexpr size_t kLargest = 1 << 20;

@@ -1,6 +1,5 @@
-// What is fuzzed: the parsers of everything that this repository reads from
-// files, each with valid files to begin with and with what must hold of every
-// file that it accepts.
+// The fuzzed parsers, for all files that this repository reads, each with valid
+// seed files and with the conditions that every accepted file must satisfy.
 #ifndef RANKWISE_TESTS_FUZZ_PARSER_H_
 #define RANKWISE_TESTS_FUZZ_PARSER_H_
 
@@ -12,42 +11,42 @@
 
 namespace rankwise::fuzz {
 
-// A file by its parts, each of which is mutated by itself, so that the others
-// stay whole.
+// The parts of a file, which are mutated separately, so that the others stay
+// valid.
 using Parts = std::vector<std::string>;
 
 struct Verdict {
-  absl::Status refused;       // OK: the file was accepted
-  std::string nonsense = {};  // what does not hold of what was accepted
+  absl::Status refused;       // OK if the file was accepted
+  std::string nonsense = {};  // violated condition of an accepted file
 };
 
 struct Parser {
   absl::string_view name;
-  // Valid files, as our own writers make them in the folder `dir`.
+  // Returns valid files, written by our own writers in the folder `dir`.
   std::vector<Parts> (*seeds)(const std::string& dir);
-  // Writes the file into `dir`, which no other input uses at the same time, and
+  // Writes the file into `dir`, which no other input uses concurrently, and
   // parses it.
   Verdict (*check)(const Parts& parts, const std::string& dir);
-  // A regular expression for the place that every message of a refusal names.
+  // regular expression for the place that every error must name
   const char* place;
 };
 
-// By name.
+// Returns the parsers by name.
 const std::vector<Parser>& AllParsers();
 
-// What is wrong with the message of a refusal: it names no place, or it is not
-// one short line of printable text. "" where nothing is.
+// Returns "", or what is wrong with an error message: it does not name a place,
+// or it is not one short line of printable text.
 std::string MessageFault(const Parser& parser, const absl::Status& refused);
 
-// A text that may be shown on a terminal: printable, line by line.
+// Whether the text is safe to print on a terminal: printable, line by line.
 bool IsPrintable(absl::string_view text);
 
-// For the checks.
+// Helpers of the checks.
 void WriteFile(const std::string& path, absl::string_view contents);
 std::string ReadFile(const std::string& path);
 
 // The entries of AllParsers.
-std::vector<Parser> RecordParsers();  // records and what is fitted to them
+std::vector<Parser> RecordParsers();  // records, and models fitted to them
 std::vector<Parser> TextParsers();    // schedules, studies, clusters, traffic
 std::vector<Parser> TensorParsers();  // checkpoints, datasets
 

@@ -1,4 +1,5 @@
-// Records, the answer that is read from them, and networks fitted to them.
+// Parsers of records, the answer computed from them, and networks fitted to
+// them.
 
 #include <cmath>
 #include <filesystem>
@@ -125,7 +126,7 @@ std::vector<Parts> RecordSeeds(const std::string& dir) {
   return {{ReadFile(path)}};
 }
 
-// What is read is written and read as the same.
+// Accepted input must be unchanged after writing and reading it.
 Verdict CheckRecords(const Parts& parts, const std::string& dir) {
   const std::string path = dir + "/records.jsonl";
   WriteFile(path, parts[0]);
@@ -146,7 +147,7 @@ Verdict CheckRecords(const Parts& parts, const std::string& dir) {
                                 : "what was read is written as another"};
 }
 
-// A small study's records, all in one file.
+// Returns a small study's records, all in one file.
 std::vector<Parts> StudySeeds(const std::string& dir) {
   const std::string folder = dir + "/study";
   std::filesystem::create_directories(folder);
@@ -165,7 +166,7 @@ std::vector<Parts> StudySeeds(const std::string& dir) {
   return {parts, {parts[0] + benched}, {benched}};
 }
 
-// The study's answer is text that a terminal can show.
+// The study's answer must be text that is safe to print.
 Verdict CheckAnswer(const Parts& parts, const std::string& dir) {
   const std::string path = dir + "/study.jsonl";
   WriteFile(path, parts[0]);
@@ -195,7 +196,8 @@ bool IsEstimate(const CostEstimate& estimate) {
          estimate.seconds <= estimate.interval.high;
 }
 
-// A time for every call of sizes and worlds far beyond those in the file.
+// Returns "" if every call has a duration, even for sizes and worlds far beyond
+// those in the file.
 std::string EstimateFault(const NetworkModel& network) {
   for (const CollectiveCosts& costs : network.collectives) {
     for (const double bytes : {0.0, 1.0, 1e5, 1e12}) {

@@ -25,7 +25,7 @@
 namespace rankwise::fuzz {
 namespace {
 
-// In place of the length of a safetensors header: that which is right.
+// Placeholder for the correct length of a safetensors header.
 constexpr char kRightLength[] = "right length";
 
 std::string LengthField(uint64_t length) {
@@ -69,7 +69,7 @@ bool SameTensors(const NamedTensors& some, const NamedTensors& others) {
   return true;
 }
 
-// What is read is written and read as the same.
+// Accepted input must be unchanged after writing and reading it.
 Verdict CheckSafetensors(const Parts& parts, const std::string& dir) {
   const std::string path = dir + "/weights.safetensors";
   WriteFile(path,
@@ -106,8 +106,8 @@ CheckpointSet SetIn(const std::string& dir) {
   return set;
 }
 
-// A shard with a block of "w" whose values are its own, and with `blocks` as
-// the text that says where the block is.
+// Saves a shard with a block of "w" with distinct values, and with `blocks` as
+// the text that describes the block's position.
 absl::Status SaveShard(const std::string& dir, int shard,
                        const std::string& blocks) {
   Checkpoint checkpoint;
@@ -132,7 +132,7 @@ std::vector<Parts> IndexSeeds(const std::string&) {
   return {{BlockText(0), BlockText(kRows)}};
 }
 
-// All tensors of the checkpoint.
+// Reads all tensors of the checkpoint.
 absl::StatusOr<NamedTensors> ReadAll(const std::string& dir) {
   auto reader = CheckpointReader::Open(SetIn(dir));
   if (!reader.ok()) return reader.status();
@@ -145,8 +145,8 @@ absl::StatusOr<NamedTensors> ReadAll(const std::string& dir) {
   return tensors;
 }
 
-// Every value of a tensor that is read is one that was saved, and has one
-// place: blocks neither overlap nor leave holes.
+// Every value of a tensor must be a saved one, and have one position: blocks
+// neither overlap nor leave gaps.
 Verdict CheckIndex(const Parts& parts, const std::string& dir) {
   for (int shard = 0; shard < kShards; ++shard) {
     const absl::Status saved = SaveShard(dir, shard, parts[shard]);
@@ -177,7 +177,7 @@ std::vector<Parts> ShardSeeds(const std::string& dir) {
   return {{ReadFile(SetIn(dir).paths[1])}};
 }
 
-// A shard that is accepted although it was changed holds what was saved.
+// A modified shard that is accepted must contain the saved values.
 Verdict CheckShard(const Parts& parts, const std::string& dir) {
   if (const absl::Status saved = SaveShard(dir, 0, BlockText(0)); !saved.ok())
     return {absl::OkStatus(), std::string(saved.message())};
@@ -194,7 +194,7 @@ Verdict CheckShard(const Parts& parts, const std::string& dir) {
 constexpr int64_t kCifarRecord = 3073, kCifarRecords = 10000;
 constexpr int64_t kCifarBytes = kCifarRecord * kCifarRecords;
 
-// The bytes of the file, all 0 but for `bytes` from `offset` on.
+// Returns the bytes of the file: 0, except for `bytes` from `offset` on.
 std::vector<Parts> CifarSeeds(const std::string&) {
   const std::string record =
       absl::StrCat(std::string(1, '\x07'), std::string(kCifarRecord - 1, 'a'));
@@ -202,7 +202,7 @@ std::vector<Parts> CifarSeeds(const std::string&) {
           {absl::StrCat(kCifarBytes), "30726927", record}};
 }
 
-// In [0, most].
+// Returns a number in [0, most].
 int64_t NumberIn(const std::string& text, int64_t most) {
   int64_t number = 0;
   return absl::SimpleAtoi(text, &number) ? std::clamp<int64_t>(number, 0, most)
@@ -228,7 +228,8 @@ void Write(const CifarFile& file, const std::string& path) {
   close(fd);
 }
 
-// Accepted exactly if the size and all labels are right; images are the bytes.
+// Must be accepted if and only if the size and all labels are valid; images are
+// the bytes.
 Verdict CheckCifar(const Parts& parts, const std::string& dir) {
   CifarFile file = {NumberIn(parts[0], 2 * kCifarBytes),
                     NumberIn(parts[1], kCifarBytes), parts[2]};

@@ -1,5 +1,5 @@
-// Files that people write: schedules, the flags of a study, clusters, and
-// traffic matrices.
+// Parsers of files written by users: schedules, the flags of a study, clusters,
+// and traffic matrices.
 
 #include <algorithm>
 #include <cmath>
@@ -41,7 +41,7 @@ std::vector<Parts> ScheduleSeeds(const std::string&) {
 
 bool IsShare(double value) { return value >= -1e-9 && value <= 1; }
 
-// A schedule that is accepted ends, with and without messages.
+// An accepted schedule must terminate, with and without messages.
 std::string ScheduleFault(const Schedule& schedule) {
   const auto timeline = Simulate(schedule, {.stages = {StageCosts()}});
   if (!timeline.ok())
@@ -63,7 +63,7 @@ Verdict CheckSchedule(const Parts& parts, const std::string& dir) {
   WriteFile(path, parts[0]);
   const auto schedule = OpenSchedule(path, {0, 0});
   if (schedule.ok()) return {absl::OkStatus(), ScheduleFault(*schedule)};
-  // The ranks of a deadlock are told a line each.
+  // A deadlock is reported with a line per rank.
   std::string message(schedule.status().message());
   std::replace(message.begin(), message.end(), '\n', ' ');
   return {absl::InvalidArgumentError(
@@ -87,7 +87,7 @@ std::vector<Parts> StudySeeds(const std::string&) {
   return seeds;
 }
 
-// Of the runs that a study plans.
+// Checks the runs of a study's plan.
 std::string PlanFault(const StudyPlan& plan) {
   for (const PlannedRun& run : plan.runs) {
     if (run.world_size < 1 || run.batch_size < 0 || run.micro_batches < 1 ||
@@ -109,7 +109,7 @@ Verdict CheckStudy(const Parts& parts, const std::string& dir) {
     return {absl::OkStatus(), "is written as another"};
   static const auto defaults = DescribeStudy(StudyConfig());
   if (!SetFlags(defaults).ok()) return {absl::OkStatus(), "has no defaults"};
-  // The message holds the flag's value and Abseil's own words, as they are.
+  // The message contains the flag's value and Abseil's text unchanged.
   if (!SetFlags(*described).ok())
     return {absl::InvalidArgumentError("study.flags: --flag")};
   const auto config = ConfigFromFlags();
@@ -123,7 +123,7 @@ std::vector<Parts> DurationSeeds(const std::string& dir) {
   return {{ReadFile(dir + "/durations.csv")}};
 }
 
-// It is only noted how long runs took: what is not a line of it is passed over.
+// Durations are only hints: malformed lines are skipped.
 Verdict CheckDurations(const Parts& parts, const std::string& dir) {
   WriteFile(dir + "/durations.csv", parts[0]);
   for (const auto& [run, seconds] : ReadDurations(dir)) {
@@ -151,7 +151,7 @@ std::vector<Parts> ClusterSeeds(const std::string&) {
 
 bool IsPositive(double value) { return std::isfinite(value) && value > 0; }
 
-// "" if a step of every kind of layout takes a finite, positive time.
+// Returns "" if a step of every kind of layout has a finite, positive duration.
 std::string StepFault(const plan::Setting& setting) {
   const Layout layouts[] = {
       {},        {.dp = 8}, {.dp = 2, .zero = 3},
@@ -174,7 +174,7 @@ Verdict CheckCluster(const Parts& parts, const std::string&) {
   auto cluster = plan::ClusterFromJson(parts[0]);
   if (!cluster.ok()) return {cluster.status()};
   const plan::Device& device = cluster->device;
-  // Infinite where the file does not state it.
+  // Infinite if the file does not state it.
   const bool moves = device.memory_bytes_per_second > 0;
   if (!IsPositive(device.peak_flops) || !IsPositive(device.memory_bytes) ||
       !IsPositive(device.efficiency.most) ||
@@ -195,7 +195,8 @@ std::vector<Parts> TrafficSeeds(const std::string&) {
           {"0.1 0.2 0.7\n0.7 0.1 0.2\n1 0 0\n"}};
 }
 
-// "" if what each rank sends adds up to `count`, and is what others receive.
+// Returns "" if each rank's sent elements sum to `count` and match those
+// received.
 std::string CountsFault(const comm_bench::TrafficMatrix& matrix,
                         int64_t count) {
   std::vector<int64_t> received(kTrafficRanks);

@@ -23,7 +23,7 @@ STEPS = 20
 
 
 def mix(x):
-    """A bijection of 32-bit integers that looks random (the finaliser `lowbias32`)."""
+    """A pseudo-random bijection of 32-bit integers (the finalizer `lowbias32`)."""
     x = x.astype(np.uint32)
     x ^= x >> np.uint32(16)
     x *= np.uint32(0x7FEB352D)

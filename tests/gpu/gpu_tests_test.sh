@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The tests that gpu_tests.bzl names are those that the BUILD files declare, as
-# `bazel query 'attr(tags, requires-gpu, //...)'` would list them.
+# Checks that the tests in gpu_tests.bzl are those declared in the BUILD files, as listed by `bazel query 'attr(tags, requires-gpu,
+# //...)'`.
 set -euo pipefail
 list="$(readlink -f tests/gpu/gpu_tests.bzl)"
 root="${list%/tests/gpu/gpu_tests.bzl}"

@@ -13,7 +13,7 @@ def _pack_impl(ctx):
             for file in programs:
                 lines.append("\t".join([kind, file.short_path, file.path]))
             for file in runfiles:
-                # Other repositories' files are found by the paths that are linked in, or come with PyTorch.
+                # Other repositories' files are found by the linked-in paths, or come with PyTorch.
                 if file not in programs and not file.short_path.startswith("../"):
                     lines.append("\t".join(["data", file.short_path, file.path]))
             inputs += programs + runfiles

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Unpacks the archive into a clean environment and tries what `run` does without a GPU.
+# Unpacks the archive into a clean environment and tries the parts of `run` that need no GPU.
 set -euo pipefail
 archive="$PWD/tests/gpu/pack.tar.xz"
 test_program="$PWD/tests/gpu/test_program"
@@ -24,7 +24,7 @@ environment=(HOME="$TEST_TMPDIR")
 
 says() { grep -qE -- "$1" <<<"$output" || fail "the output lacks '$1': $output"; }
 
-# The LibTorch that this was built with: CI has no other.
+# The LibTorch of this build: CI has no other.
 torch="$(readelf -d trainers/single | sed -n 's/.*(RUNPATH).*\[\([^]:]*\)\/lib.*/\1/p')"
 [[ -f "$torch/version.py" ]] || fail "no LibTorch at '$torch'"
 
@@ -46,7 +46,7 @@ done <contents
 python3 -c 'import sys; compile(open(sys.argv[1]).read(), sys.argv[1], "exec")' tests/gpu/plain_pytorch.py ||
   fail "plain_pytorch.py is no Python"
 
-# PyTorch of another version, and none.
+# PyTorch of another version, and no PyTorch.
 mkdir -p other/torch none/torch
 echo '__version__ = "2.10.0+cu128"' >other/torch/__init__.py
 echo 'raise ImportError("no such thing")' >none/torch/__init__.py
@@ -62,7 +62,7 @@ says '--torch=/nonexistent: no version.py in it'
 pack 2 --dry_run --torch="$torch" --out=refused --only=no_such_thing
 says 'nothing has no_such_thing in its name'
 
-# A library that is not there.
+# A missing library.
 mkdir -p broken
 LC_ALL=C sed 's/libc10\.so/libcx0.so/g' trainers/single >broken/single
 chmod +x broken/single

@@ -8,7 +8,7 @@ trap 'rm -rf "$staging"' EXIT
 root="$staging/rankwise"
 mkdir -p "$root/lib"
 
-# Debian's own shared libraries, Abseil's above all, travel; the C and C++ run times and PyTorch's libraries are the machine's.
+# Debian's own shared libraries, including Abseil's, are packed; the C and C++ runtimes and PyTorch's libraries are the machine's.
 bring_libraries() {
   local name path
   while read -r name path; do

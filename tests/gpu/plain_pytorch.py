@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the trainers are compared with on a GPU: the same models as plain PyTorch, eager.
+"""The trainers' models in plain, eager PyTorch, for comparison on a GPU.
 
 SimpleCNN: fp32, Adam. GPT-2 of 124 M parameters: bf16 autocast, scaled-dot-product attention, fused AdamW. As in the
 trainers, nothing rounds to TF32 without --tf32. Batches are on the GPU before the clock starts: the timing leaves out

@@ -24,11 +24,11 @@ HEADER = f"{'name':{NAME_WIDTH}}  passed  skipped  failed  seconds"
 
 
 class Refusal(Exception):
-    """Nothing can be run; the text says why."""
+    """Nothing can be run; the text is the reason."""
 
 
 def find_torch(named):
-    """The folder `torch`, of the wanted version."""
+    """Returns the folder `torch` of the required version."""
     if named:
         folder = os.path.abspath(named)
         version_file = os.path.join(folder, "version.py")
@@ -82,7 +82,7 @@ def find_gpus():
 
 
 def median_rate(record_file, warm_up):
-    """Examples a second of rank 0, from the records of the steps after the warm-up."""
+    """Returns rank 0's examples per second, from the records of the steps after warm-up."""
     examples = seconds = 0
     with open(record_file, encoding="utf-8") as file:
         for line in file:
@@ -111,7 +111,7 @@ class Runner:
         self.temporary = os.path.join(args.out, "tmp")
         os.makedirs(self.temporary, exist_ok=True)
         # For the packed programs; Python finds torch's libraries itself.
-        # Trainers do not measure the GPU's peak as they start.
+        # Keeps trainers from measuring the GPU's peak at startup.
         self.env = dict(os.environ, LD_LIBRARY_PATH=library_path(torch), TEST_TMPDIR=self.temporary,
                         TEST_SRCDIR=os.path.dirname(HERE), TEST_WORKSPACE=os.path.basename(HERE), RANKWISE_PEAK="none")
 
@@ -132,7 +132,7 @@ class Runner:
         os.replace(partial, os.path.join(self.args.out, "summary.json"))
 
     def call(self, name, command, limit=None):
-        """(exit code, seconds, output); the output goes to a log of that name. The code is None past the limit."""
+        """Returns (exit code, seconds, output); logs the output under that name. The code is None after a timeout."""
         env = os.environ if command[0] == sys.executable else self.env
         start = time.monotonic()
         log = os.path.join(self.args.out, name.replace("/", "_") + ".log")
@@ -144,7 +144,7 @@ class Runner:
             except subprocess.TimeoutExpired:
                 code = None
             finally:
-                # Ranks that the program started belong to its session, and end with it.
+                # Ranks started by the program belong to its session, and end with it.
                 try:
                     os.killpg(process.pid, 9)
                 except ProcessLookupError:
@@ -176,7 +176,7 @@ class Runner:
         return f"ended by signal {-code}" if code < 0 else f"exit code {code}"
 
     def run_test(self, test):
-        """One row a binary: its tests are counted one by one."""
+        """Adds one row per binary, which counts its tests."""
         if not self.libraries_resolve(test):
             return
         code, seconds, output = self.call(test + ".list", [os.path.join(HERE, test), "--gtest_list_tests"], 60)
@@ -194,13 +194,13 @@ class Runner:
         reasons = failures + re.findall(r": Skipped\n(.+)", output)
         failed = len(failures)
         if code != 0 and not failed:
-            # It died in the middle: what did not end did not pass.
+            # The program died: tests that did not end did not pass.
             failed = max(1, tests - passed - skipped)
             reasons.insert(0, self.why_ended(code, self.args.timeout))
         self.add(test, passed, skipped, failed, seconds, reasons)
 
     def run_program(self, name, command, gpus=1):
-        """A program that passes by its exit code, with `gpus` at least."""
+        """Runs a program that passes by its exit code, on at least `gpus` GPUs."""
         if not self.wanted(name) or not self.libraries_resolve(command[0]):
             return
         if len(self.gpus) < gpus:
@@ -216,7 +216,7 @@ class Runner:
             self.add(name, failed=1, seconds=seconds, reasons=[self.why_ended(code, self.args.timeout)])
 
     def compare(self, name, trainer_flags, plain_flags, at_least, steps, warm_up):
-        """Alternates the trainer and the plain PyTorch script; compares the medians of their examples a second."""
+        """Alternates the trainer and the plain PyTorch script; compares the medians of their examples per second."""
         if not self.wanted(name) or not self.libraries_resolve("trainers/single"):
             return
         if not self.gpus or self.args.dry_run:
@@ -227,7 +227,7 @@ class Runner:
         for repeat in range(self.args.repeats):
             record = os.path.join(self.args.out, f"{name}.{repeat}.jsonl")
             if os.path.exists(record):
-                os.remove(record)  # the trainer would append to the one of an earlier call
+                os.remove(record)  # the trainer would append to the record of an earlier call
             code, _, output = self.call(f"{name}.{repeat}.rankwise", [
                 os.path.join(HERE, "trainers/single"), "--device=cuda", f"--max_steps={steps + warm_up}", "--epochs=1000",
                 "--eval=false", "--progress=false", f"--record={record}", *trainer_flags])
@@ -256,7 +256,7 @@ def benchmarks(runner):
     world = max(1, len(runner.gpus))
     runner.run_program("micro", ["comm_bench/cuda/micro", "--benchmark_repetitions=5",
                                  f"--benchmark_out={out}/micro.json", "--benchmark_out_format=json"])
-    # Where a rank is alone it has nobody to send to.
+    # A single rank has no peer.
     collectives = "all_reduce,all_gather,reduce_scatter,broadcast" + (",send_recv" if world > 1 else "")
     sweep = ["comm_bench/comm_bench", f"--nproc={world}", "--backend=nccl", "--device=cuda",
              f"--collectives={collectives}", "--max_bytes=256M", f"--record={out}/comm_bench.jsonl"]
@@ -344,7 +344,7 @@ def main():
     for test in filter(runner.wanted, entries["test"]):
         runner.run_test(test)
     if args.dry_run:
-        # Each program once, whoever would start it.
+        # Each program once, although several tests start it.
         for program in filter(runner.wanted, entries["program"]):
             if runner.libraries_resolve(program):
                 runner.add(program, passed=1, reasons=["dry run: libraries resolve"])

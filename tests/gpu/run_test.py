@@ -1,4 +1,4 @@
-"""Tests of run.py with stand-ins of programs and GPUs: what pack_test cannot reach without CUDA."""
+"""Tests run.py with fake programs and GPUs, which pack_test cannot do without CUDA."""
 
 import argparse
 import importlib.util
@@ -13,7 +13,7 @@ SPEC = importlib.util.spec_from_file_location("run", os.path.join(os.path.dirnam
 run = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(run)
 
-# Writes steps of 64 examples in 1 ms, the warm-up's a hundred times slower.
+# Writes steps of 64 examples in 1 ms; warm-up steps are a hundred times slower.
 TRAINER = """#!/usr/bin/env python3
 import json, sys
 flags = dict(word[2:].split("=", 1) for word in sys.argv[1:] if "=" in word)

@@ -1,4 +1,5 @@
-// What pack_test lets `run` run: each way in which a test can end.
+// The program that pack_test runs through `run`, with each possible outcome of
+// a test.
 
 #include <unistd.h>
 

@@ -1,6 +1,6 @@
-// Replicas in one process must not change what is learned: the same global
-// batches give the losses, weights and evaluations of one device, with every
-// --gather and --replicate.
+// Tests that replicas in one process learn the same: equal global batches must
+// yield the losses, weights and evaluations of one device, with every --gather
+// and --replicate.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -18,8 +18,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Twelve whole steps of two micro-batches, and one of a single micro-batch of 3
-// examples, fewer than some have replicas.
+// Twelve full steps of two micro-batches, and one step with a single
+// micro-batch of 3 examples, fewer than the replicas of some runs.
 Flags With(const Flags& first, const Flags& more) {
   return Joined(Joined(first, more),
                 {"--train_size=195", "--test_size=37", "--batch_size=8",
@@ -48,7 +48,8 @@ const std::vector<Flags>& Ways() {
   return *kWays;
 }
 
-// With each of Ways() and the flag `replicas`; `tolerance` 0: to the last bit.
+// Runs each of Ways() with the flag `replicas`; `tolerance` 0 requires bit
+// equality.
 void ExpectLikeSingle(const Flags& model, const std::string& replicas,
                       double tolerance) {
   const Trained single = Train("single", 1, With(model, {}));
@@ -93,8 +94,8 @@ TEST(DataParallelTest, KeepingTheCopiesChangesNothingOfBatchNorm) {
                  Train("data_parallel", 1, With(model, {"--replicate=once"})));
 }
 
-// One run of 13 steps, of which the last 8 are done by another trainer or with
-// another number of replicas.
+// One run of 13 steps, the last 8 of them by another trainer or with another
+// number of replicas.
 TEST(DataParallelTest, CheckpointsGoOnInOtherTrainers) {
   const Flags adam = {"--optimizer=adam", "--lr=0.001"};
   const Trained whole = Train("single", 1, Joined(With(Cnn(), {}), adam));
@@ -121,8 +122,7 @@ TEST(DataParallelTest, CheckpointsGoOnInOtherTrainers) {
   }
 }
 
-// Those of the first device alone have names, and are contained in forward and
-// backward.
+// Only the first device's parts have names; forward and backward include them.
 TEST(DataParallelTest, RecordsKnowEveryPartOfAStep) {
   const Trained run = Train("data_parallel", 1, With(Cnn(), {"--replicas=2"}));
   EXPECT_THAT(run.out, HasSubstr("replicas on cpu, cpu, made at every step; "

@@ -1,6 +1,6 @@
-// Data parallelism must not change what is learned: the same global batches
-// give the same losses and weights, on one rank or several, whichever engine
-// exchanges the gradients.
+// Tests that data parallelism learns the same: equal global batches must yield
+// equal losses and weights, on one rank or several, with either engine for
+// gradients.
 
 #include <gtest/gtest.h>
 
@@ -15,11 +15,11 @@ namespace rankwise {
 namespace {
 
 struct Result {
-  Losses losses;  // the mean over all ranks
+  Losses losses;  // mean over all ranks
   Weights weights;
 };
 
-// Trains 12 steps on global batches of 32 and reads back what came of it.
+// Trains 12 steps on global batches of 32 and reads the results.
 Result TrainOn(const std::string& trainer, int world_size, const Flags& flags) {
   const Trained run =
       Train(trainer, world_size,
@@ -40,7 +40,7 @@ TEST_P(EquivalenceTest, EveryWayToTakeTheSameGlobalBatchesGivesTheSameWeights) {
   const std::string optimizer = absl::StrCat("--optimizer=", GetParam());
   const bool adam = std::string(GetParam()) == "adam";
   const std::string rate = adam ? "--lr=0.001" : "--lr=0.01";
-  // Adam divides by the gradient's own size, which magnifies rounding.
+  // Adam divides by the gradient's magnitude, which magnifies rounding.
   const double tolerance = adam ? 1e-3 : 1e-5;
   const Result base =
       TrainOn("single", 1, {"--batch_size=32", optimizer, rate});

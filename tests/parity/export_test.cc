@@ -1,5 +1,5 @@
-// The weights that runs leave, read by Python's safetensors. Skipped where the
-// Python that RANKWISE_PYTHON names, else python3, lacks safetensors or numpy.
+// Tests that Python's safetensors reads the exported weights. Skipped if the
+// Python in RANKWISE_PYTHON, or else python3, lacks safetensors or numpy.
 
 #include <gtest/gtest.h>
 
@@ -18,7 +18,7 @@
 namespace rankwise {
 namespace {
 
-// Prints each tensor's name, type and shape, in order of name, and writes their
+// Prints each tensor's name, type and shape, in name order, and writes their
 // bytes to a file, one after another.
 constexpr char kRead[] = R"(
 import pathlib, sys

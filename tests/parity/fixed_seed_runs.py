@@ -80,7 +80,7 @@ def evaluations(path):
 
 
 def tensors(path):
-    """The tensors' bytes of a safetensors file with their names, without the
+    """Returns the names and bytes of a safetensors file's tensors, without the
     file's metadata."""
     contents = path.read_bytes()
     header_bytes = int.from_bytes(contents[:8], "little")

@@ -1,5 +1,5 @@
-// Sharded data parallelism: what a step communicates, to the byte; training
-// that only fits into memory when it is sharded; and what is refused.
+// Tests sharded data parallelism: the traffic of a step, byte by byte; training
+// that fits into memory only if sharded; and rejected configurations.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ namespace {
 using testing::HasSubstr;
 using testing::Pair;
 
-// Of --model=gpt --tied_head=false, in fp32.
+// --model=gpt --tied_head=false, in fp32
 constexpr int64_t kTokens = 32, kFeatures = 64, kBlocks = 2, kVocabulary = 256;
 constexpr int64_t kHeadBytes = 4 * kVocabulary * kFeatures;
 constexpr int64_t kBytes =
@@ -41,7 +41,8 @@ Trained TrainSmallGpt(int ranks, const Flags& flags) {
       Joined(Joined(flags, SmallGpt()), {"--traffic_steps=1", "--eval=false"}));
 }
 
-// What `ranks` ranks hand over in the last step, by operation; the same each.
+// Returns the bytes that each of `ranks` ranks passes to calls in the last
+// step, by operation; equal on all ranks.
 std::map<std::string, int64_t> TrafficOf(int ranks, const Flags& flags) {
   const Trained run = TrainSmallGpt(ranks, flags);
   std::vector<std::map<std::string, int64_t>> traffic;
@@ -55,7 +56,7 @@ std::map<std::string, int64_t> TrafficOf(int ranks, const Flags& flags) {
   return traffic.empty() ? std::map<std::string, int64_t>() : traffic[0];
 }
 
-// Batch norm's running statistics are part of the weights, and are used by the
+// Batch norm's running statistics are part of the weights, and used by the
 // evaluation.
 TEST(FsdpTest, RecomputedForwardsMoveNoRunningStatistics) {
   Flags flags = {"--model=simple_cnn_bn", "--batch_size=8", "--train_size=32",
@@ -67,7 +68,7 @@ TEST(FsdpTest, RecomputedForwardsMoveNoRunningStatistics) {
 }
 
 // Rajbhandari et al. 2020, "ZeRO", section 7: with n ranks an all-gather and a
-// reduce-scatter each move (n - 1) / n of the parameters' bytes. A rank hands
+// reduce-scatter each move (n - 1) / n of the parameters' bytes. A rank passes
 // its part to an all-gather, and everything to a reduce-scatter. All sizes here
 // divide by n: nothing is padded.
 TEST(FsdpTest, TrafficIsTheFormulasToTheByte) {
@@ -77,8 +78,8 @@ TEST(FsdpTest, TrafficIsTheFormulasToTheByte) {
       EXPECT_EQ(traffic.at("all_gather"), kBytes / ranks) << zero;
       EXPECT_EQ(traffic.at("reduce_scatter"), kBytes) << zero;
     }
-    // Once in forward and once in backward, but for the last unit, which is
-    // there when backward begins.
+    // Once in forward and once in backward, except for the last unit, which is
+    // still gathered when backward begins.
     const auto traffic = TrafficOf(ranks, {"--zero=3"});
     EXPECT_EQ(traffic.at("all_gather"), (2 * kBytes - kHeadBytes) / ranks);
     EXPECT_EQ(traffic.at("reduce_scatter"), kBytes);
@@ -86,8 +87,8 @@ TEST(FsdpTest, TrafficIsTheFormulasToTheByte) {
 }
 
 // Zhao et al. 2023, "PyTorch FSDP", section 3.2.2: two groups of two, within
-// which parameters are gathered and gradients reduced; then the ranks that have
-// the same rows, one of each group, sum theirs.
+// which parameters are gathered and gradients reduced; then the ranks with the
+// same rows, one of each group, sum theirs.
 TEST(FsdpTest, HybridShardingsTrafficStaysInItsGroupsToTheByte) {
   const Trained run = TrainSmallGpt(4, {"--zero=3", "--shard_ranks=2"});
   const auto ranks = RecordsOf<TrafficRecord>(run.record);
@@ -110,7 +111,7 @@ TEST(FsdpTest, HybridShardingsTrafficStaysInItsGroupsToTheByte) {
   }
 }
 
-// `trainer` with at most `megabytes` of writable memory in each process.
+// Runs `trainer` with at most `megabytes` of writable memory per process.
 Finished RunWithin(int megabytes, const std::string& trainer,
                    const Flags& flags) {
   TestProcess process(
@@ -120,10 +121,9 @@ Finished RunWithin(int megabytes, const std::string& trainer,
   return Finish(process);
 }
 
-// Weights of 69 MB: with as much again in gradients, and twice as much in
-// Adam's state, a rank of ddp has 280 MB of memory for training to write to in
-// addition to the 100 that a process of these programs has. ZeRO 3 divides it
-// by four.
+// Weights of 69 MB: with as much again for gradients, and twice as much for
+// Adam's state, a rank of ddp writes to 280 MB of memory, in addition to the
+// 100 MB of any process of these programs. ZeRO 3 divides it by four.
 TEST(FsdpTest, TrainsInMemoryThatIsTooSmallForEveryRankToHaveAll) {
   constexpr int kMegabytes = 345;
   const Flags flags = {"--nproc=4",       "--model=mlp",   "--width=800",
@@ -143,14 +143,14 @@ TEST(FsdpTest, TrainsInMemoryThatIsTooSmallForEveryRankToHaveAll) {
 TEST(FsdpTest, RecordsWhatEachUnitWaitedFor) {
   const Trained run = Train("fsdp", 2, Joined(SmallGpt(), {"--eval=false"}));
   const auto steps = RecordsOf<StepRecord>(run.record);
-  EXPECT_EQ(steps.size(), 6u);  // three of each rank
+  EXPECT_EQ(steps.size(), 6u);  // three per rank
   for (const StepRecord& step : steps) {
     double waited = 0;
     std::vector<std::string> names;
     for (const UnitWait& unit : step.units) {
       names.push_back(unit.unit);
       waited += unit.all_gather_seconds + unit.reduce_scatter_seconds;
-      // Only the first unit of a step has nothing before it.
+      // Only the first unit of a step cannot be prefetched.
       EXPECT_EQ(unit.prefetch_misses, unit.unit == "embedding" ? 1 : 0);
     }
     EXPECT_THAT(names, testing::ElementsAre("embedding", "block0", "block1",

@@ -1,6 +1,6 @@
-// Dividing a model among ranks must not change what it learns: at one seed and
-// one global batch, every layout has the losses, the weights and the
-// evaluations of one process, but for rounding. //tests/parity compares more
+// Tests that dividing a model among ranks does not change what it learns: with
+// equal seed and global batch, every layout must have the losses, weights and
+// evaluations of one process, up to rounding. //tests/parity compares more
 // layouts over more steps.
 
 #include <gtest/gtest.h>
@@ -63,7 +63,7 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::ValuesIn(Joined(
         {Against("Ddp2", "Gpt", "Sgd", {"Zero1", "Zero3EachMicrobatch"},
                  kShardedBounds),
-         // Sums of two numbers, whose order does not matter.
+         // Sums of two numbers do not depend on the order.
          Against("Zero1", "Gpt", "Sgd", {"Zero2", "Zero3"}, kBitEqual),
          Against("Ddp4", "Gpt", "Sgd", {"Hsdp"}, kShardedBounds),
          Against("Tp2Dp2", "Gpt", "Sgd", {"Tp2Zero3"}, kShardedBounds),

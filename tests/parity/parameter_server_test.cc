@@ -1,5 +1,5 @@
-// Parameter servers as a user runs them: what they train, what they record, and
-// what happens when a worker or a server dies.
+// Tests parameter servers through their command line: training, records, and
+// the death of a worker or a server.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// 8 steps an epoch of two workers.
+// 8 steps per epoch with two workers.
 Flags Small(const Flags& more) {
   return Joined({"--train_size=256", "--test_size=48", "--batch_size=16",
                  "--threads=1", "--log_every=1"},
@@ -47,7 +47,7 @@ Trained TrainWith(int servers, int workers, const Flags& flags) {
                Small(Joined(flags, {absl::StrCat("--servers=", servers)})));
 }
 
-// The workers' losses, in order.
+// Returns the workers' losses, in order.
 std::vector<Losses> WorkersOf(const Trained& run, size_t servers) {
   return {run.losses.begin() + static_cast<int64_t>(servers), run.losses.end()};
 }
@@ -61,7 +61,8 @@ void ExpectNear(const std::vector<Losses>& a, const std::vector<Losses>& b) {
   }
 }
 
-// Of all weights together: a bias that has hardly left zero is only rounding.
+// Distance of all weights together: a bias that has hardly left zero is
+// dominated by rounding.
 double DistanceOfAll(const Weights& a, const Weights& b) {
   double difference = 0, size = 0;
   for (const auto& [name, value] : a) {
@@ -106,7 +107,7 @@ TEST(ParameterServerTest, SspZeroIsBsp) {
   EXPECT_EQ(LargestDistance(one.weights, other.weights), 0);
 }
 
-// The mean of a worker's last losses, as a share of its first one.
+// Returns the mean of a worker's last losses, relative to its first one.
 double LossLeft(const Losses& losses) {
   constexpr int64_t kLast = 6;
   if (losses.size() <= kLast) return 1;
@@ -116,12 +117,13 @@ double LossLeft(const Losses& losses) {
   return sum / kLast / losses.begin()->second;
 }
 
-// How many rounds the parameters that a gradient was computed from were behind.
+// Returns the number of rounds by which the parameters of a gradient were
+// stale.
 int64_t Staleness(const UpdateRecord& update) {
   return update.round - 1 - update.read_round;
 }
 
-// All train on the same examples, with a straggler.
+// All workers train on the same examples, with a straggler.
 TEST(ParameterServerTest, EveryConsistencyConvergesAndSspKeepsItsBound) {
   constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
   const Flags base = {"--model=mlp", "--width=32", "--epochs=6", "--lr=0.003",
@@ -137,7 +139,7 @@ TEST(ParameterServerTest, EveryConsistencyConvergesAndSspKeepsItsBound) {
     for (const Losses& losses : WorkersOf(run, 1))
       EXPECT_LT(LossLeft(losses), 0.5) << consistency;
     const auto updates = RecordsOf<UpdateRecord>(run.record);
-    EXPECT_EQ(updates.size(), 3u * 6 * 6) << consistency;  // 6 steps an epoch
+    EXPECT_EQ(updates.size(), 3u * 6 * 6) << consistency;  // 6 steps per epoch
     for (const UpdateRecord& update : updates)
       EXPECT_LE(Staleness(update), bound) << consistency;
     EXPECT_EQ(absl::c_any_of(updates, Staleness), bound > 0) << consistency;
@@ -165,7 +167,7 @@ TEST(ParameterServerTest, LocalStepsConvergeWithEveryOuterOptimizer) {
     ASSERT_EQ(run.losses.size(), 4u);
     for (const Losses& losses : WorkersOf(run, 2))
       EXPECT_LT(LossLeft(losses), 0.5) << outer;
-    // 2 pushes an epoch of 8 steps, to each of the servers.
+    // 2 pushes per epoch of 8 steps, to each of the servers.
     EXPECT_EQ(RecordsOf<UpdateRecord>(run.record).size(), 2u * 2 * 2 * 6)
         << outer;
   }
@@ -192,22 +194,22 @@ TEST(ParameterServerTest, ResumesBitEqual) {
   EXPECT_THAT(OutputOf("parameter_server", Saving(dir, 20, {"--resume"})),
               HasSubstr("resumed after step 7 "));
   EXPECT_EQ(LossesOf(dir + "/run.jsonl", 3), Undisturbed(20));
-  // What they have saved does not depend on the number of servers.
+  // The checkpoint does not depend on the number of servers.
   EXPECT_THAT(
       OutputOf("parameter_server", Joined(Saving(dir, 24, {"--resume"}),
                                           {"--nproc=3", "--servers=1"})),
       HasSubstr("resumed after step 20 "));
 }
 
-// The examples per second in the last step's line.
+// Returns the examples per second in the last step's line.
 double PrintedRate(const std::string& out) {
   const std::string last = out.substr(out.rfind("  step "));
   const std::string rate = last.substr(last.find("  loss ") + 7);
   return std::stod(rate.substr(rate.find("  ") + 2));
 }
 
-// The examples per second of all workers together after the first step, by
-// their records. `survivor`: a worker that has done all steps.
+// Returns the examples per second of all workers together after the first step,
+// from their records. `survivor` is a worker that has completed all steps.
 double RecordedRate(const std::string& file, int64_t servers,
                     int64_t survivor) {
   double examples = 0, seconds = 0;
@@ -219,7 +221,7 @@ double RecordedRate(const std::string& file, int64_t servers,
   return examples / seconds;
 }
 
-// The loss of each step as it was printed, to four places.
+// Returns the printed loss of each step, with four decimals.
 Losses PrintedLosses(const std::string& out) {
   Losses losses;
   for (size_t at = out.find("  step "); at != std::string::npos;
@@ -253,8 +255,8 @@ TEST(ParameterServerTest, PrintsEachStepsOwnLossAndWhatTheWorkersTrainOn) {
   EXPECT_LT(ratio, 1.5);
 }
 
-// All steps of the survivors, ranks 1 and 3, are in the server's records, each
-// with its loss and its time.
+// Checks that all steps of the survivors, ranks 1 and 3, are in the server's
+// records, each with its loss and its time.
 void CheckServerRecords(const std::string& file) {
   const Losses server = LossesOf(file, 0), lost = LossesOf(file, 2);
   const Losses one = LossesOf(file, 1), other = LossesOf(file, 3);
@@ -297,7 +299,7 @@ TEST(ParameterServerTest, ADeadWorkerIsLeftOutAndTheOthersContinue) {
   }
 }
 
-// The number of steps that a rank of a running job has recorded.
+// Returns the number of steps recorded by a rank of a running job.
 int64_t StepsRecorded(const std::string& file, int64_t rank) {
   int64_t steps = 0;
   (void)VisitRecords(file, {.tolerate_torn_lines = true},
@@ -309,9 +311,9 @@ int64_t StepsRecorded(const std::string& file, int64_t rank) {
   return steps;
 }
 
-// Rank 1 is stopped when it has pushed and waits for the slow rank 2, so that
-// the parameters that the server then sends to it, more than the connection
-// buffers, remain half sent.
+// Rank 1 is stopped after it has pushed and while it waits for the slow rank 2,
+// so that the parameters that the server then sends, larger than the
+// connection's buffers, remain partially sent.
 TEST(ParameterServerTest, AWorkerKilledInTheMiddleOfAMessageIsNoticedAtOnce) {
   const std::string record = FreshDir("half_sent") + "/run.jsonl";
   auto run =
@@ -357,7 +359,7 @@ TEST(ParameterServerTest, ADeadServerEndsTheJobIsNamedAndResumes) {
   EXPECT_EQ(LossesOf(dir + "/run.jsonl", 3), Undisturbed(done + 5));
 }
 
-// Rank 1 fails while the slow rank 2 has not yet come to wait for the server.
+// Rank 1 fails while the slow rank 2 is not yet waiting for the server.
 TEST(ParameterServerTest, AStoppedServerEndsTheJobWithTheFirstWorkerThatFails) {
   auto run = StartTrainer(
       "parameter_server",

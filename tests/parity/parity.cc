@@ -1,6 +1,6 @@
-// Trains every task on every layout of ranks and compares what they learned
-// with one process, or with a layout whose sums have the same order: a table,
-// and exit code 1 if a distance exceeds its bound.
+// Trains every task on every layout of ranks and compares the results with one
+// process, or with a layout whose sums have the same order. Prints a table;
+// exit code 1 if a distance exceeds its bound.
 //   bazel run //tests/parity -- --steps=50 --only='Gpt.*_Zero'
 
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-constexpr int kMicroBatches = 4;  // as many as dualpipev needs on two ranks
+constexpr int kMicroBatches = 4;  // minimum for dualpipev on two ranks
 
 class Campaign {
  public:
@@ -54,10 +54,10 @@ const Names kSchedules = {
     "Pp2Tp2Interleaved",    "Pp2Tp2ZeroBubbleH1", "Pp2Tp2ZeroBubbleH2",
     "Pp2Tp2ZeroBubbleAuto", "Pp2Tp2Zbv",          "Pp2Tp2DualPipeV"};
 
-// Against one process in bf16; fp32 in one process is as far from it.
+// Bounds relative to one process in bf16, from which fp32 differs as much.
 constexpr Bounds kBf16Bounds = {.weights = 2e-2, .losses = 2e-3};
 
-// Tensor, context and pipeline parallelism, against one process.
+// Adds tensor, context and pipeline parallelism, compared with one process.
 void AddDividedModels(Campaign& campaign) {
   for (const char* model : {"Gpt", "UntiedGpt", "Vit", "Mlp"}) {
     const auto against_single = [&](const Names& layouts) {
@@ -67,19 +67,19 @@ void AddDividedModels(Campaign& campaign) {
     };
     against_single({"Tp2", "Tp4", "Tp2Dp2", "Pp2Dp2Tp2"});
     against_single(kSchedules);
-    if (std::string(model) == "Mlp") continue;  // has no sequence
+    if (std::string(model) == "Mlp") continue;  // no sequence
     against_single({"Sp2", "Ring2", "Ulysses2", "Pp2Ring2"});
   }
 }
 
-// The norm that clips is a sum over shards, which rounds in another order. A
-// last bit of it can decide what a ReLU or a max pooling takes of nearly equal
-// values, and from there on gradients differ: ddp differs as much from one
+// The clipping norm is a sum over shards, which rounds in another order. Its
+// last bit can decide which of several nearly equal values a ReLU or a max
+// pooling selects, after which gradients differ: ddp differs as much from one
 // process.
 constexpr Bounds kFlippingBounds = {.weights = 1e-3, .losses = 1e-4};
 
-// Sharded data parallelism, against replicas on the same examples; and its
-// stages against each other.
+// Adds sharded data parallelism, compared with replicas on the same examples,
+// and its stages with each other.
 void AddShardedModels(Campaign& campaign) {
   for (const char* model : {"Gpt", "Vit", "Cnn", "Mlp"}) {
     const auto against = [&](const char* base, const char* recipe,
@@ -95,7 +95,7 @@ void AddShardedModels(Campaign& campaign) {
         clipped);
     against("Ddp4", "Sgd", {"Zero1Of4", "Zero2Of4", "Zero3Of4", "Hsdp"},
             clipped);
-    if (std::string(model) != "Cnn")  // has no layers to divide along tp
+    if (std::string(model) != "Cnn")  // no layers to divide along tp
       against("Tp2Dp2", "Sgd", {"Tp2Zero3"}, kShardedBounds);
     against("Pp2Dp2", "Sgd", {"Pp2Zero1"}, clipped);
     against("Ddp2", "UnclippedBf16", {"Zero3Fp32Parameters"}, kBitEqual);
@@ -106,7 +106,7 @@ void AddShardedModels(Campaign& campaign) {
   }
 }
 
-// The farthest of a task and what it was compared with, for the summary.
+// The largest distance of a task to a base, for the summary.
 struct Farthest {
   int cases = 0, within = 0;
   Distances distances;
@@ -116,7 +116,7 @@ class Table {
  public:
   // Prints a row.
   void Add(const ParityCase& tested, const RunLength& length);
-  // Prints a row per task and base; false if anything exceeded its bound.
+  // Prints a row per task and base; returns false if a bound was exceeded.
   bool Summarise() const;
 
  private:
@@ -187,7 +187,7 @@ int Run() try {
   for (const ParityCase& each : campaign.cases()) {
     table.Add(each,
               {steps, kMicroBatches, /*patience=*/absl::Seconds(5 * steps)});
-    // What came of the runs has been read.
+    // The results of the runs have been read.
     for (const auto& entry :
          std::filesystem::directory_iterator(std::getenv("TEST_TMPDIR")))
       std::filesystem::remove_all(entry);

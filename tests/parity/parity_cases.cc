@@ -14,7 +14,7 @@
 namespace rankwise {
 namespace {
 
-constexpr int kExamples = 16;  // of a step
+constexpr int kExamples = 16;  // per step
 
 // Model -> flags.
 const std::map<std::string, Flags>& Models() {
@@ -24,31 +24,31 @@ const std::map<std::string, Flags>& Models() {
     return new std::map<std::string, Flags>{
         {"Gpt", gpt},
         {"UntiedGpt", Joined(gpt, {"--tied_head=false"})},
-        // 50257 entries and 31 tokens: the last rank's part is filled up.
+        // 50257 entries and 31 tokens: the last rank's part is padded.
         {"OddGpt",
          {"--model=gpt", "--model_size=gpt2", "--depth=1", "--width=128",
           "--sequence_length=31"}},
-        // 65 tokens, of which the ranks cannot have equal numbers.
+        // 65 tokens do not divide evenly among the ranks.
         {"Vit", {"--model=vit", "--depth=2", "--width=128"}},
         // Two pairs of layers along tp,
         {"Mlp", {"--model=mlp", "--depth=3", "--width=64"}},
-        // or one and a last layer that is whole on every rank.
+        // or one pair and a last layer that every rank has as a whole.
         {"OddMlp", {"--model=mlp", "--depth=2", "--width=64"}},
         {"Cnn", {"--model=simple_cnn"}}};
   }();
   return *kModels;
 }
 
-// Sums over ranks round in another order, which Adam magnifies where a gradient
-// is nearly zero, and in bf16 every rank's part of a sum is rounded.
+// Sums over ranks round in another order, which Adam magnifies if a gradient is
+// nearly zero; in bf16 every rank's partial sum is rounded.
 const std::map<std::string, Task>& Recipes() {
   static const auto* const kRecipes = [] {
     const Flags sgd = {"--optimizer=sgd", "--lr=0.05"};
     const Flags clipped = Joined(sgd, {"--clip_grad_norm=0.3"});
     return new std::map<std::string, Task>{
         {"Sgd", {"", clipped, {.weights = 1e-5, .losses = 1e-5}}},
-        // A norm's bias sums what 50257 logits pull it to, which nearly
-        // cancels.
+        // A norm's bias sums contributions of 50257 logits, which nearly
+        // cancel.
         {"ManyLogitsSgd", {"", clipped, {.weights = 1e-4, .losses = 1e-5}}},
         {"WholeSgd", {"", sgd, {.weights = 1e-5, .losses = 1e-5}, 1}},
         {"Adam",
@@ -172,7 +172,7 @@ Trained TrainTask(const Task& task, const Layout& layout,
       length.patience);
 }
 
-// A rank along cp has the loss of its own tokens, one along dp of its own
+// A rank along cp has the loss of its own tokens, one along dp that of its own
 // examples: their mean is the whole batch's.
 std::vector<double> LossesOf(const Trained& run) {
   std::map<int64_t, double> means;
@@ -189,7 +189,7 @@ std::vector<double> LossesOf(const Trained& run) {
   return losses;
 }
 
-// Of all blocks; queries, keys and values have a third each.
+// In all blocks; queries, keys and values have a third each.
 Weights WithoutKeyBias(Weights weights) {
   for (auto& [name, weight] : weights) {
     if (!absl::EndsWith(name, "attention.qkv.bias")) continue;

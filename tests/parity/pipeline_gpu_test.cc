@@ -1,6 +1,6 @@
-// Models cut, divided and replicated over GPUs, in one process and over NCCL,
-// against one process on the CPU: the same losses but for rounding, and times
-// that are the devices'.
+// Tests models divided and replicated over GPUs, in one process and over NCCL,
+// against one process on the CPU: equal losses up to rounding, and times
+// measured by the devices.
 
 #include <gtest/gtest.h>
 
@@ -20,13 +20,13 @@ namespace {
 
 constexpr double kTolerance = 1e-3;
 
-// tests/virtual_gpu:trainers_test runs what this does without comparing.
+// tests/virtual_gpu:trainers_test runs the same without comparison.
 std::string WhyNotComparedOn(int gpus) {
   if (auto why = WhyTooFewGpus(gpus); !why.empty()) return why;
   return GpusCompute() ? "" : "virtual GPUs compute no losses and weights";
 }
 
-// Six whole steps, and one of three micro-batches.
+// Six full steps, and one of three micro-batches.
 Flags With(const Flags& first, const Flags& more) {
   return Joined(Joined(first, more),
                 {"--train_size=106", "--test_size=10", "--batch_size=4",
@@ -48,7 +48,7 @@ Trained OnTheCpu(const Flags& model) {
   return Train("single", 1, With(model, {"--device=cpu", "--accumulate=4"}));
 }
 
-// Of two ranks.
+// Requires two ranks.
 void ExpectDeviceTimes(const Trained& run) {
   std::map<std::pair<std::string, int64_t>, TimelineRecord> timelines;
   for (const auto& timeline : RecordsOf<TimelineRecord>(run.record))
@@ -60,7 +60,7 @@ void ExpectDeviceTimes(const Trained& run) {
   }
   ASSERT_EQ(timelines.size(), 4u);
   for (const auto& [of, timeline] : timelines) {
-    double last = -1e-3;  // as well as the ranks' clocks agree
+    double last = -1e-3;  // accuracy of the ranks' clocks
     for (const RecordedSpan& span : timeline.spans) {
       EXPECT_GE(span.start_seconds, last);
       EXPECT_GE(span.end_seconds, span.start_seconds);
@@ -166,7 +166,7 @@ void ExpectMeansLike(const Trained& cpu, const Trained& gpu) {
     EXPECT_NEAR(loss, cpu.losses[0].at(step), kTolerance) << "step " << step;
 }
 
-// Ranks along tp and cp meet inside the layers.
+// Ranks along tp and cp communicate within the layers.
 TEST(HybridGpuTest, DividedLayersOverNcclAreThoseOfOneProcess) {
   if (auto why = WhyNotComparedOn(2); !why.empty()) GTEST_SKIP() << why;
   const Trained cpu = OnTheCpu(TiedGpt());
@@ -182,7 +182,8 @@ TEST(HybridGpuTest, DividedLayersOverNcclAreThoseOfOneProcess) {
   }
 }
 
-// As fsdp and hybrid shard: every stage, with what is particular to GPUs.
+// Compares fsdp's and hybrid's sharding: every stage, with GPU-specific
+// options.
 void ExpectShardedLikeTheCpu(int ranks) {
   const Trained cpu = OnTheCpu(TiedGpt());
   const std::vector<Flags> layouts = {{"--zero=1"},

@@ -1,4 +1,4 @@
-// Pipelines of models whose stages have more to agree on than activations: tied
+// Tests pipelines of models whose stages share more than activations: tied
 // weights, dropout, a norm over all gradients, replicas.
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ Trained Pipeline(int ranks, const Flags& flags) {
   return Train("pipeline", ranks, With(Joined(flags, {"--microbatches=4"})));
 }
 
-// The two places of a tied weight sum their gradients in another order.
+// The two copies of a tied weight sum their gradients in another order.
 TEST(TiedHeadTest, IsEqualToOneProcessButForRounding) {
   const Flags sgd = {"--optimizer=sgd", "--lr=0.1"};
   const Trained base = Single(sgd);
@@ -52,7 +52,7 @@ TEST(UntiedHeadTest, IsBitEqualToOneProcessWithDropout) {
   ExpectBitEqual(base, Pipeline(4, Joined(flags, {"--recompute"})));
 }
 
-// The norm is over the gradients of all stages, each tied weight once.
+// The norm is over the gradients of all stages, each tied weight counted once.
 TEST(ClippedGradientsTest, AreScaledAsInOneProcess) {
   const Flags sgd = {"--optimizer=sgd", "--lr=0.1"};
   const Flags clipped = Joined(sgd, {"--clip_grad_norm=0.3"});
@@ -68,7 +68,7 @@ TEST(Bf16Test, IsBitEqualToOneProcess) {
   EXPECT_NE(base.losses, Single({"--tied_head=false"}).losses);
 }
 
-// Each of two pipelines takes every second example of the global batch of 16.
+// Each of two pipelines uses every second example of the global batch of 16.
 TEST(ReplicasTest, TakeTheSameGlobalBatches) {
   const Flags flags = {"--train_size=320", "--test_size=10", "--epochs=1",
                        "--optimizer=sgd",  "--lr=0.01",      "--seed=5"};
@@ -103,8 +103,8 @@ TEST(ModelParallelTest, IsBitEqualToOneDevice) {
                  Train("model_parallel", 2, Joined(flags, {"--split=1"})));
 }
 
-// The running statistics that are saved are replica 0's: where each replica
-// kept its own, the undisturbed run would evaluate with others.
+// The saved running statistics are replica 0's: if each replica kept its own,
+// the undisturbed run would evaluate with others.
 TEST(ReplicasTest, EvaluateTheModelThatIsSaved) {
   const Flags flags = {"--model=simple_cnn_bn",
                        "--dp=2",

@@ -1,6 +1,6 @@
-// A pipeline is another order of the same work: whatever the schedule, the
-// number of stages and the cut, the losses and weights are those of one process
-// that accumulates the same micro-batches, to the last bit.
+// Tests that a pipeline only reorders work: with any schedule, number of stages
+// and boundaries, the losses and weights must equal those of one process that
+// accumulates the same micro-batches, bit by bit.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -22,8 +22,8 @@
 namespace rankwise {
 namespace {
 
-// 16 examples a step: an epoch has two whole steps, and one of micro-batches of
-// 4, 4 and 2 examples.
+// 16 examples per step: an epoch has two full steps, and one with micro-batches
+// of 4, 4 and 2 examples.
 Flags With(const Flags& flags) {
   return Joined(flags, {"--train_size=42", "--test_size=10", "--batch_size=4",
                         "--epochs=2", "--seed=3"});
@@ -93,7 +93,7 @@ TEST_P(PipelineTest, IsBitEqualToOneProcess) {
 INSTANTIATE_TEST_SUITE_P(All, PipelineTest, ::testing::ValuesIn(Cases()),
                          [](const auto& info) { return info.param.name; });
 
-// A file between 1F1B and GPipe, with whole and with split backwards.
+// A schedule file between 1F1B and GPipe, with whole and with split backwards.
 std::string MixedSchedule() {
   const std::string file = FreshDir("csv") + "/mixed.csv";
   std::ofstream(file) << "0F0,0F1,0F2,0B0,0F3,0B1,0B2,0B3\n"
@@ -119,8 +119,7 @@ TEST(PipelineCsvTest, AlsoInOneProcess) {
                                         "--devices=cpu,cpu"})));
 }
 
-// With F and B that may overlap; the last step of an epoch has fewer
-// micro-batches.
+// F and B may overlap; the last step of an epoch has fewer micro-batches.
 TEST(PipelineCsvTest, TorchsDualPipeVIsFollowed) {
   const auto file = [](int p) {
     return "--schedule=" +
@@ -128,7 +127,7 @@ TEST(PipelineCsvTest, TorchsDualPipeVIsFollowed) {
                    std::to_string(p) + "_m" + std::to_string(2 * p) + ".csv");
   };
   ExpectBitEqual(Single(), TrainPipeline(2, With({file(2)})));
-  // Eight stages are a model of eight layers at least.
+  // Eight stages require a model of at least eight layers.
   const Flags model = {
       "--model=gpt",          "--depth=8",       "--width=32",
       "--sequence_length=16", "--train_size=40", "--test_size=4",
@@ -151,7 +150,7 @@ TEST(PipelineBatchNormTest, RecomputedForwardsMoveNoRunningStatistics) {
   ExpectBitEqual(base, TrainPipeline(1, flags));
 }
 
-// What conv2 hands on is bf16 under autocast, and travels so.
+// conv2's output is bf16 under autocast, and sent as such.
 TEST(PipelineBf16Test, IsBitEqualToOneProcessAndSendsHalfTheBytes) {
   const Flags bf16 = With({"--precision=bf16"});
   const Trained base = TrainSingle(bf16);
@@ -174,7 +173,7 @@ TEST(PipelineLastStepTest, OneExampleInOneMicroBatch) {
                  TrainPipeline(2, Joined(flags, {"--schedule=zbv"})));
 }
 
-// The third full step is the fourth of all.
+// The third full step is the fourth step.
 TEST(PipelinePlannedTest, PlansAgainOnceAndLearnsTheSame) {
   const Trained run = TrainPipeline(2, With({"--schedule=zero_bubble_auto:3"}));
   EXPECT_THAT(
@@ -193,15 +192,15 @@ TEST(PipelinePlannedTest, PlansAgainOnceAndLearnsTheSame) {
   }
 }
 
-// Six whole steps, and one of 10 examples. The cut by FLOPs is after conv2,
-// which hands on 4096 numbers per example.
+// Six full steps, and one of 10 examples. The boundary by FLOPs is after conv2,
+// which outputs 4096 numbers per example.
 Trained TrainSevenSteps(int ranks, const Flags& flags) {
   return TrainPipeline(
       ranks, Joined(flags, {"--batch_size=4", "--train_size=106", "--epochs=1",
                             "--eval=false"}));
 }
 
-// Measured and simulated, one of each per rank.
+// One measured and one simulated timeline per rank.
 TEST(PipelineRecordsTest, TheLastFullStepsTimelineIsWrittenAtTheEnd) {
   const Trained run = TrainSevenSteps(2, {});
   std::map<std::pair<std::string, int64_t>, TimelineRecord> timelines;
@@ -219,8 +218,8 @@ TEST(PipelineRecordsTest, TheLastFullStepsTimelineIsWrittenAtTheEnd) {
     ASSERT_EQ(first.spans.size(), 8u);
     ASSERT_EQ(last.spans.size(), 8u);
     EXPECT_EQ(first.spans[0].start_seconds, 0);
-    // A micro-batch reaches the second stage when the first is done with it,
-    // and comes back from there.
+    // A micro-batch reaches the second stage after the first has processed it,
+    // and returns from there.
     EXPECT_GE(last.spans[0].start_seconds, first.spans[0].end_seconds);
     EXPECT_GE(first.spans[2].start_seconds, last.spans[1].end_seconds);
   }
@@ -261,7 +260,7 @@ TEST(PipelineRecordsTest, OnePerRankAndStepThatAddsUp) {
   EXPECT_EQ(seen.size(), 14u);
 }
 
-// As two processes would; the slots take turns.
+// Like two processes; the slots alternate.
 TEST(PipelineRecordsTest, OneProcessTellsOfEveryRank) {
   const Trained run = TrainSevenSteps(1, {"--devices=cpu,cpu"});
   std::set<std::pair<int64_t, int64_t>> seen;

@@ -1,5 +1,5 @@
-// The first 20 losses of single and ddp equal those of the same program in
-// PyTorch from Python (goldens made by goldens/make_pytorch_losses.py).
+// Tests that the first 20 losses of single and ddp equal those of the same
+// program in PyTorch from Python (goldens by goldens/make_pytorch_losses.py).
 
 #include <gtest/gtest.h>
 

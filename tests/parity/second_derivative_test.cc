@@ -1,5 +1,5 @@
-// Autograd functions of parallel/ and trainers/: a backward with create_graph
-// is refused with the function's name.
+// Tests that autograd functions of parallel/ and trainers/ reject a backward
+// with create_graph by name.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -94,7 +94,7 @@ std::vector<Case> Cases() {
        },
        at::hasMKLDNN()},
       {"ConvReluMaxPool",
-       {32, 3, 3, 3},  // the weight
+       {32, 3, 3, 3},  // weight
        [=](const Tensor& weight, const Group&) {
          return ConvReluMaxPool(ones({1, 3, 32, 32}), weight, ones({32}));
        }},

@@ -1,5 +1,5 @@
-// --sync_batch_norm: what a model with batch norm learns no longer depends on
-// how many ranks share a batch.
+// Tests --sync_batch_norm: a model with batch norm must learn the same for any
+// number of ranks that share a batch.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,4 @@
-// The binaries as a user runs them: real processes, whose records and messages
-// the tests read.
+// Runs the binaries as real processes; tests read their records and messages.
 #ifndef RANKWISE_TESTS_TRAINER_TRAINER_PROCESS_H_
 #define RANKWISE_TESTS_TRAINER_TRAINER_PROCESS_H_
 
@@ -19,7 +18,7 @@ namespace rankwise {
 using Flags = std::vector<std::string>;
 using Losses = std::map<int64_t, double>;  // by step
 
-// If both set a flag, the value in `more` is used.
+// Joins flags; the value in `more` wins.
 Flags Joined(Flags first, const Flags& more);
 
 struct Finished {
@@ -28,11 +27,11 @@ struct Finished {
   std::string err;
 };
 
-// Code -1 if it still runs after `patience`.
+// Waits for the process. Code -1 if it is still running after `patience`.
 Finished Finish(TestProcess& process,
                 absl::Duration patience = absl::Seconds(50));
 
-// `name`: a target in //trainers, such as ddp.
+// `name` is a target in //trainers, such as ddp.
 std::unique_ptr<TestProcess> StartTrainer(
     const std::string& name, const Flags& flags,
     const std::vector<std::string>& environment = {});
@@ -49,17 +48,17 @@ std::unique_ptr<TestProcess> StartCommBench(
 Finished RunCommBench(const Flags& flags,
                       const std::vector<std::string>& environment = {});
 
-// The process ids of a launcher's ranks.
+// Returns the process ids of a launcher's ranks.
 std::vector<pid_t> ChildrenOf(pid_t launcher);
 
-// The same, once `steps` steps were printed; fails the test if they are not
-// within 50 s.
+// Returns them after `steps` steps have been printed; fails the test after 50
+// s.
 std::vector<pid_t> RanksAfterSteps(const TestProcess& launcher, int steps);
 
-// All records of a file; fails the test if it cannot be read.
+// Returns all records of a file; fails the test if it cannot be read.
 std::vector<Record> RecordsIn(const std::string& path);
 
-// The records of kind T, in the order of the file.
+// Returns the records of kind T, in the order of the file.
 template <typename T>
 std::vector<T> RecordsOf(const std::string& path) {
   std::vector<T> found;
@@ -69,10 +68,10 @@ std::vector<T> RecordsOf(const std::string& path) {
   return found;
 }
 
-// The losses of one rank; later runs in the file replace earlier ones.
+// Returns the losses of one rank; later runs in the file replace earlier ones.
 Losses LossesOf(const std::string& path, int64_t rank);
 
-// The mean over all ranks of the file.
+// Returns the mean losses over all ranks of the file.
 Losses MeanLosses(const std::string& path, int64_t world_size);
 
 }  // namespace rankwise

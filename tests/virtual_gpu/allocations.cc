@@ -34,7 +34,7 @@ void Follow(const TraceEntry& entry) {
 }
 
 bool Attach() {
-  // By name: this library is loaded into programs without LibTorch, too.
+  // By symbol name: this library is also loaded into programs without LibTorch.
   const auto* const allocator = static_cast<std::atomic<CUDAAllocator*>*>(
       dlsym(RTLD_DEFAULT, "_ZN3c104cuda20CUDACachingAllocator9allocatorE"));
   if (allocator == nullptr || allocator->load() == nullptr ||

@@ -3,7 +3,8 @@
 
 namespace rankwise::virtual_gpu {
 
-// To be called when the caching allocator takes memory, from its own thread.
+// Must be called when the caching allocator allocates memory, on its own
+// thread.
 void FollowAllocations();
 
 }  // namespace rankwise::virtual_gpu

@@ -1,5 +1,5 @@
-// cuBLAS and cuBLASLt: products compute nothing; the memory that they read and
-// write is known.
+// cuBLAS and cuBLASLt: products compute nothing, but their memory accesses are
+// recorded.
 #include <cublasLt.h>
 #include <cublas_v2.h>
 
@@ -46,7 +46,7 @@ struct Matrix {
   uint64_t columns = 0;
   int64_t leading = 0;
   int batch = 1;
-  int64_t stride = 0;  // in elements, between those of a batch
+  int64_t stride = 0;  // in elements, between matrices of a batch
 
   size_t bytes() const {
     if (rows == 0 || columns == 0 || batch == 0) return 0;
@@ -68,7 +68,7 @@ Matrix Operand(cublasOperation_t operation, cudaDataType type, int rows,
           stride};
 }
 
-// About an H100's.
+// About an H100's rate.
 double FlopsPerSecond(cudaDataType type) {
   return BytesOf(type) >= 4 ? 5e13 : 5e14;
 }

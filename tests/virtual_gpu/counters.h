@@ -1,5 +1,5 @@
-// How often the host called what costs it time: written at the process's end to
-// the file RANKWISE_VIRTUAL_GPU_COUNTS, where that is set, one line a process.
+// Counts of host calls that cost time; written at process exit to the file
+// RANKWISE_VIRTUAL_GPU_COUNTS, if set, one line per process.
 #ifndef RANKWISE_TESTS_VIRTUAL_GPU_COUNTERS_H_
 #define RANKWISE_TESTS_VIRTUAL_GPU_COUNTERS_H_
 
@@ -8,12 +8,12 @@
 namespace rankwise::virtual_gpu {
 
 struct Counters {
-  std::atomic<long> launches = 0;     // kernels, those of cuBLAS included
-  std::atomic<long> copies = 0;       // and sets
-  std::atomic<long> collectives = 0;  // of NCCL, a group counts once
+  std::atomic<long> launches = 0;     // kernels, including cuBLAS's
+  std::atomic<long> copies = 0;       // including sets
+  std::atomic<long> collectives = 0;  // of NCCL; a group counts once
   std::atomic<long> graphs = 0;       // launched
   std::atomic<long> events = 0;       // created
-  std::atomic<long> waits = 0;  // of the host: stream, event, device, copy
+  std::atomic<long> waits = 0;        // host waits: stream, event, device, copy
   std::atomic<long> allocations = 0;
 };
 

@@ -18,9 +18,9 @@
 namespace rankwise::virtual_gpu {
 namespace {
 
-constexpr size_t kAlignment = 512;  // of cudaMalloc
+constexpr size_t kAlignment = 512;  // as cudaMalloc's
 
-// A device's addresses and where their contents are.
+// A device's addresses and the location of their contents.
 struct Memory {
   char* addresses = nullptr;
   char* contents = nullptr;
@@ -47,7 +47,7 @@ std::vector<int> ReadVisible() {
     return visible;
   }
   std::istringstream parts(shown);
-  // As the driver does: the first entry that names no device ends the list.
+  // Like the driver: the first invalid entry ends the list.
   for (std::string part; std::getline(parts, part, ',');) {
     char* end = nullptr;
     const long index = std::strtol(part.c_str(), &end, 10);
@@ -102,7 +102,7 @@ void GiveBack(Memory& memory, char* start, size_t bytes) {
 
 std::atomic<int> faults = 0;
 
-// Instead of the program's own code, as the program is not to be believed.
+// Replaces the program's exit code, which is then meaningless.
 struct FailAtExit {
   ~FailAtExit() {
     if (faults > 0) _exit(70);

@@ -1,4 +1,4 @@
-// The little of the driver that ATen calls: a context is there.
+// The driver functions called by ATen: a context exists.
 int cuDevicePrimaryCtxGetState(int device, unsigned* flags, int* active) {
   (void)device;
   *flags = 0;

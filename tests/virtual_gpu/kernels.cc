@@ -1,7 +1,7 @@
-// Kernels: known by the names under which they are registered. Most compute
-// nothing; those of ATen that fill, add and scale contiguous tensors and our
-// own (comm_bench/cuda/kernels.cu) have host versions. Of ATen's elementwise
-// kernels the arguments are known, and with them the memory that they use.
+// Kernels, identified by their registered names. Most compute nothing; those of
+// ATen that fill, add and scale contiguous tensors and our own
+// (comm_bench/cuda/kernels.cu) have host versions. The arguments of ATen's
+// elementwise kernels are known, and therefore the memory that they access.
 #include <cuda_runtime_api.h>
 #include <cxxabi.h>
 
@@ -28,9 +28,9 @@ constexpr double kKernelSeconds = 5e-6;
 constexpr double kBytesPerSecond = 2.5e12;
 constexpr double kBytesOfValue = 4;
 
-// The tensors that a functor of ATen's elementwise kernels takes and gives: of
-// a lambda, whose type names its parameters, or of a known struct. 0: not
-// known.
+// Returns the number of input and output tensors of a functor of ATen's
+// elementwise kernels: of a lambda, whose type names its parameters, or of a
+// known struct. 0 if unknown.
 size_t TensorsOf(const std::string& functor) {
   constexpr char kLambda[] = "{lambda(";
   const size_t lambda = functor.rfind(kLambda);
@@ -53,7 +53,7 @@ size_t TensorsOf(const std::string& functor) {
   return 0;
 }
 
-// The type between the angle brackets after `before`, "" if there is none.
+// Returns the type between the angle brackets after `before`; "" without one.
 std::string TypeAfter(const std::string& before, const std::string& text) {
   const size_t at = text.find(before);
   if (at == std::string::npos) return "";
@@ -68,7 +68,7 @@ struct Kernel {
   std::string mangled = "kernel";
   // "at::native::vectorized_elementwise_kernel", for messages.
   std::string name = mangled;
-  size_t strided_tensors = 0;  // of ATen's elementwise_kernel; 0: not known
+  size_t strided_tensors = 0;  // of ATen's elementwise_kernel; 0 if unknown
 };
 
 Kernel KernelOf(const std::string& mangled) {
@@ -91,7 +91,7 @@ Kernel KernelOf(const std::string& mangled) {
 struct Registry {
   std::mutex mutex;
   std::map<const void*, std::string> names;  // mangled, by host function
-  std::map<const void*, Kernel> launched;    // live for ever
+  std::map<const void*, Kernel> launched;    // live forever
 };
 
 Registry& TheRegistry() {
@@ -126,9 +126,9 @@ struct Elementwise {
   std::vector<char*> tensors;
 };
 
-// The addresses of the tensors, the output first, of an elementwise kernel over
-// tensors of any strides: its arguments are the number of elements and a lambda
-// that holds an OffsetCalculator (25 dimensions, each with a divisor of 12
+// Returns the addresses of the tensors, the output first, of an elementwise
+// kernel over strided tensors: its arguments are the number of elements and a
+// lambda with an OffsetCalculator (25 dimensions, each with a divisor of 12
 // bytes and a stride of 4 for each tensor) and then the tensors' addresses.
 std::vector<char*> ReadStrided(size_t tensors, void** arguments) {
   constexpr size_t kPointer = sizeof(char*);
@@ -158,8 +158,8 @@ Elementwise ReadElementwise(const std::string& name, void** arguments) {
   return kernel;
 }
 
-// The size of the type that follows `functor` in a mangled name, 0 if it is
-// none of these.
+// Returns the size of the type that follows `functor` in a mangled name; 0 for
+// other types.
 size_t BytesOfElement(const std::string& name, const std::string& functor) {
   const size_t at = name.find(functor);
   if (at == std::string::npos) return 0;
@@ -226,7 +226,7 @@ Work OnValues(const Elementwise& kernel, Function function) {
   };
 }
 
-// a + factor * b, of tensors or of one and a number.
+// Computes a + factor * b for tensors, or for a tensor and a number.
 template <typename Value>
 Work Add(const std::string& name, const Elementwise& kernel,
          const void* functor, const std::string& type) {
@@ -240,7 +240,7 @@ Work Add(const std::string& name, const Elementwise& kernel,
   return {};
 }
 
-// Null for kernels that compute nothing here.
+// Returns an empty function for kernels that compute nothing here.
 Work HostVersion(const std::string& name, const Elementwise& kernel,
                  void** arguments) {
   if (Contains(name, "WithCast") && !Contains(name, "WithoutCast")) return {};
@@ -259,7 +259,7 @@ Work HostVersion(const std::string& name, const Elementwise& kernel,
   return {};
 }
 
-// Our own.
+// Handles our own kernels.
 bool Ours(const std::string& name, void** arguments, gpu::Operation& launch) {
   if (!Contains(name, "rankwise5micro")) return false;
   if (Contains(name, "4Copy")) {
@@ -289,7 +289,7 @@ bool Ours(const std::string& name, void** arguments, gpu::Operation& launch) {
         std::memcpy(&value, &bits, 4);
         sum += static_cast<double>(value);
       }
-      // The first block's; the others' stay zero.
+      // The first block's sum; the others stay zero.
       *reinterpret_cast<float*>(gpu::Contents(scratch)) =
           static_cast<float>(sum);
     };
@@ -324,7 +324,7 @@ cudaError_t LaunchKernel(const void* function, void** arguments,
   launch.seconds = kKernelSeconds;
   if (!Ours(name, arguments, launch)) {
     const Elementwise kernel = ReadElementwise(name, arguments);
-    // At least a byte an element: enough to see who uses what.
+    // At least a byte per element, which suffices to detect conflicts.
     for (size_t i = 0; i < kernel.tensors.size(); ++i) {
       launch.accesses.push_back(
           {kernel.tensors[i], static_cast<size_t>(kernel.count), i == 0});

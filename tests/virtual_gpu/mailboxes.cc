@@ -25,15 +25,15 @@ struct Ring {
 };
 
 struct Entry {
-  std::atomic<uint64_t> posted;    // how many exchanges this rank has posted
-  std::atomic<uint64_t> finished;  // and read
+  std::atomic<uint64_t> posted;    // number of exchanges posted by this rank
+  std::atomic<uint64_t> finished;  // number of exchanges read by this rank
   int first;
   int second;
 };
 
 }  // namespace
 
-// Zero in the beginning, as the file is.
+// Initially zero, like the file.
 struct SharedSegment {
   std::atomic<int> arrived;
   std::atomic<int> device_plus_one[kMaxRanks];
@@ -61,7 +61,7 @@ Mailboxes::Mailboxes(const std::string& id, int rank, int ranks,
   }
   segment_ = static_cast<SharedSegment*>(start);
   segment_->device_plus_one[rank] = machine_device + 1;
-  // The last to come removes the name, so that nothing stays behind.
+  // The last rank removes the name, so that nothing is left.
   if (++segment_->arrived == ranks) shm_unlink(name_.c_str());
 }
 
@@ -93,7 +93,7 @@ std::vector<std::pair<int, int>> Mailboxes::Exchange(std::pair<int, int> mine) {
       if (segment_->entries[i].*counter < exchanges_) return false;
     return true;
   };
-  // Nobody still reads the last ones.
+  // All ranks have read the previous exchange.
   if (!AwaitUntil([&] { return all(&Entry::finished); })) return {};
   ++exchanges_;
   Entry& own = segment_->entries[rank_];

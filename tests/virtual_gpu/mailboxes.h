@@ -1,5 +1,5 @@
-// Bytes between the ranks of an NCCL communicator, processes or threads: for
-// every ordered pair of ranks a ring buffer in memory that they share.
+// Transfers between the ranks of an NCCL communicator, which are processes or
+// threads: a ring buffer in shared memory for every ordered pair of ranks.
 #ifndef RANKWISE_TESTS_VIRTUAL_GPU_MAILBOXES_H_
 #define RANKWISE_TESTS_VIRTUAL_GPU_MAILBOXES_H_
 
@@ -16,15 +16,15 @@ struct SharedSegment;
 
 class Mailboxes {
  public:
-  // Maps the segment named `id`, which the first rank to come makes.
+  // Maps the segment named `id`, which the first rank creates.
   Mailboxes(const std::string& id, int rank, int ranks, int machine_device);
 
-  // Until every rank is there; false if `aborted` meanwhile.
+  // Blocks until every rank is there; returns false if `aborted` meanwhile.
   bool AwaitAll();
-  // Another rank on the same GPU of the machine, -1 if there is none.
+  // Returns another rank on the same GPU of the machine; -1 without one.
   int RankOnSameDevice() const;
-  // What every rank passed, by rank; empty if aborted. All call it equally
-  // often.
+  // Returns the pairs passed by all ranks, by rank; empty if aborted.
+  // Collective.
   std::vector<std::pair<int, int>> Exchange(std::pair<int, int> mine);
 
   struct Transfer {
@@ -34,8 +34,8 @@ class Mailboxes {
     size_t bytes = 0;
     size_t moved = 0;
   };
-  // Runs all at once, those of one pair and direction in their order. False if
-  // aborted.
+  // Runs all transfers concurrently, those of one pair and direction in order.
+  // Returns false if aborted.
   bool Run(std::vector<Transfer>& transfers);
 
   int rank() const { return rank_; }

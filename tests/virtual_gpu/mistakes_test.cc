@@ -1,4 +1,5 @@
-// What virtual GPUs must notice: each mistake alone, next to the right program.
+// Tests that virtual GPUs detect errors: each error alone, next to the correct
+// program.
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 #include <c10/cuda/CUDAGuard.h>
@@ -19,7 +20,7 @@ constexpr int kFaultCode = 70;
 class MistakesTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    // Programs that end in a fault do so in a process of their own.
+    // Programs that end in a fault run in a separate process.
     GTEST_FLAG_SET(death_test_style, "threadsafe");
     cudaDeviceProp properties;
     if (cudaGetDeviceProperties(&properties, 0) != cudaSuccess ||
@@ -42,7 +43,7 @@ struct Stream {
   void Set(const Memory& memory) const {
     Check(cudaMemsetAsync(memory.start, 1, kBytes, handle));
   }
-  // Waits for all that `other` has been given.
+  // Waits for all work enqueued in `other`.
   void WaitFor(const Stream& other) const {
     cudaEvent_t event;
     Check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
@@ -53,7 +54,7 @@ struct Stream {
   cudaStream_t handle = nullptr;
 };
 
-// In a process of its own, which then ends.
+// Runs `work` in a separate process, which then ends.
 void ExpectFault(const std::function<void()>& work, const char* message) {
   EXPECT_EXIT((work(), std::exit(0)), ::testing::ExitedWithCode(kFaultCode),
               message);
@@ -98,7 +99,7 @@ TEST_F(MistakesTest, TheHostsWaitOrders) {
   });
 }
 
-// ATen's kernel for tensors that are not contiguous.
+// ATen's kernel for non-contiguous tensors.
 TEST_F(MistakesTest, AStridedTensorThatAnotherStreamReads) {
   const auto run = [](bool waits) {
     const at::Tensor tensor = at::zeros({8, 4}, at::kCUDA);
@@ -149,7 +150,7 @@ TEST_F(MistakesTest, TheHostMayNotReadDeviceMemory) {
   EXPECT_DEATH((void)*static_cast<volatile char*>(memory.start), "");
 }
 
-// Until it waits, the host reads what nobody wrote.
+// Until it waits, the host reads unwritten memory.
 TEST_F(MistakesTest, AnAsynchronousCopyArrivesLate) {
   const Memory memory;
   const Stream stream;
@@ -164,7 +165,7 @@ TEST_F(MistakesTest, AnAsynchronousCopyArrivesLate) {
   Check(cudaFreeHost(host));
 }
 
-// Captures `work` and returns how it ended.
+// Captures `work` and returns the status of the capture.
 template <typename Work>
 cudaError_t Capture(const Stream& stream, Work work) {
   Check(cudaStreamBeginCapture(stream.handle, cudaStreamCaptureModeGlobal));

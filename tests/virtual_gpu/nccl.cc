@@ -1,5 +1,5 @@
 // NCCL's functions: every collective is a set of messages over Mailboxes, run
-// on the stream's thread, and a reduction in the order of the ranks.
+// on the stream's thread, and a reduction in rank order.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <nccl.h>
@@ -65,7 +65,7 @@ size_t Bytes(ncclDataType_t type) {
   }
 }
 
-// Operations beyond ncclAvg: sums of values times a factor.
+// Operations other than ncclAvg: sums of values times a factor.
 struct Factors {
   std::mutex mutex;
   std::map<int, double> by_operation;
@@ -93,7 +93,7 @@ double ReadScalar(const void* scalar, ncclDataType_t type) {
   }
 }
 
-// Value to wide and back: what it is computed in.
+// Converts Value to Wide for computation, and back.
 template <typename Value, typename Wide>
 void ReduceValues(const std::vector<const char*>& inputs, char* output,
                   size_t count, int operation) {
@@ -158,8 +158,8 @@ void Reduce(const std::vector<const char*>& inputs, char* output, size_t count,
   }
 }
 
-// What a call adds to the messages of its group, each time that it runs, and
-// what is done when they have arrived.
+// Messages that a call adds to its group each time it runs, and the work after
+// their arrival.
 using Transfers = std::vector<Mailboxes::Transfer>;
 using Finish = std::function<void()>;
 using Begin = std::function<Finish(Transfers&)>;
@@ -183,7 +183,7 @@ void Receive(Transfers& transfers, int peer, char* data, size_t bytes) {
   transfers.push_back({false, peer, data, bytes, 0});
 }
 
-// The calls of a group on one stream and communicator.
+// Enqueues the calls of a group on one stream and communicator.
 ncclResult_t Enqueue(std::vector<Call> calls) {
   ncclComm_t comm = calls[0].comm;
   const int before = gpu::CurrentDevice();
@@ -243,8 +243,8 @@ ncclResult_t Add(Call call) {
   return ncclSuccess;
 }
 
-// Everybody's `bytes` at `mine` to everybody: in the order of the ranks, own
-// ones included, while `kept` lives.
+// `bytes` at `mine` from all ranks to all ranks, in rank order, including this
+// rank's own, while `kept` lives.
 struct Gathered {
   std::vector<std::vector<char>> kept;
   std::vector<const char*> inputs;
@@ -267,7 +267,7 @@ std::shared_ptr<Gathered> ReceiveFromAll(Transfers& transfers, ncclComm_t comm,
   return all;
 }
 
-// Once all inputs are there: their reduction to `to`.
+// After all inputs have arrived, reduces them to `to`.
 Finish ReduceInto(void* to, std::shared_ptr<Gathered> all, size_t count,
                   ncclDataType_t type, int operation) {
   return
@@ -372,11 +372,12 @@ ncclResult_t ncclCommShrink(ncclComm_t, int*, int, ncclComm_t*, ncclConfig_t*,
   return Unsupported("ncclCommShrink");
 }
 
-// A communicator's memory stays: its last operations may still run.
+// A communicator's memory is not freed, as its last operations may still run.
 ncclResult_t ncclCommFinalize(ncclComm_t) { return ncclSuccess; }
 ncclResult_t ncclCommDestroy(ncclComm_t) { return ncclSuccess; }
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
-  if (comm != nullptr) comm->mail.Abort();  // as NCCL: null is no error
+  // as in NCCL, nullptr is not an error
+  if (comm != nullptr) comm->mail.Abort();
   return ncclSuccess;
 }
 ncclResult_t ncclCommGetAsyncError(ncclComm_t, ncclResult_t* error) {

@@ -1,10 +1,10 @@
-// Which work of a device is ordered before which, and whether two pieces of it
-// use the same memory without being ordered.
+// The order of a device's operations, and detection of unordered operations on
+// the same memory.
 //
 // Streams are numbered. A Clock has for each stream the number of its
-// operations that are known to be over (vector clocks, Fidge 1988, Mattern
-// 1988); memory is checked as FastTrack does it (Flanagan and Freund, PLDI
-// 2009), by ranges of addresses.
+// operations known to be complete (vector clocks: Fidge 1988, Mattern 1988);
+// memory is checked like in FastTrack (Flanagan and Freund, PLDI 2009), by
+// address ranges.
 #ifndef RANKWISE_TESTS_VIRTUAL_GPU_ORDERING_H_
 #define RANKWISE_TESTS_VIRTUAL_GPU_ORDERING_H_
 
@@ -38,11 +38,11 @@ struct Access {
 // Not thread-safe.
 class AccessTable {
  public:
-  // An operation of `stream`, ordered after all that `clock` knows, uses the
-  // memory. Returns what it conflicts with, "" if nothing.
+  // Adds an access by an operation of `stream`, ordered after all operations in
+  // `clock`. Returns the conflicting operation, or "".
   std::string Add(const Access& access, int stream, const Clock& clock,
                   const char* operation);
-  // The range is allocated anew: nobody's use of it counts any more.
+  // Removes earlier uses of the range, which is allocated anew.
   void Forget(const void* start, size_t bytes);
 
  private:
@@ -51,11 +51,11 @@ class AccessTable {
     uint64_t operation = 0;
     const char* name = "";
   };
-  // Of [its key, end).
+  // [key, end)
   struct Range {
     uintptr_t end = 0;
     std::vector<Use> writes;  // at most one
-    std::vector<Use> reads;   // since then, at most one for each stream
+    std::vector<Use> reads;   // since then; at most one per stream
   };
 
   void SplitAt(uintptr_t address);

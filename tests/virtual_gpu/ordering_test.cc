@@ -8,7 +8,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Two streams that use one buffer.
+// Two streams that access one buffer.
 class AccessTableTest : public ::testing::Test {
  protected:
   std::string Use(int stream, bool writes, const char* name, size_t offset = 0,
@@ -17,7 +17,7 @@ class AccessTableTest : public ::testing::Test {
     return table_.Add({buffer_ + offset, bytes, writes}, stream,
                       clocks_[stream], name);
   }
-  // As if it waited for an event recorded there.
+  // Simulates waiting for an event recorded on `other`.
   void Wait(int stream, int other) { clocks_[stream].Join(clocks_[other]); }
 
   char buffer_[64] = {};

@@ -15,7 +15,7 @@ namespace rankwise::virtual_gpu {
 
 namespace {
 
-// Shorter operations end at once.
+// Shorter operations end immediately.
 constexpr double kNoticeableSeconds = 100e-6;
 
 double HostSeconds() {

@@ -1,5 +1,5 @@
-// The state that streams, events and graphs share, under one lock, and the
-// order of operations.
+// State shared by streams, events and graphs, under one lock, and the order of
+// operations.
 #ifndef RANKWISE_TESTS_VIRTUAL_GPU_QUEUES_H_
 #define RANKWISE_TESTS_VIRTUAL_GPU_QUEUES_H_
 
@@ -22,11 +22,12 @@ namespace rankwise::virtual_gpu {
 class Graph;
 class Stream;
 
-// A place in a stream's queue.
+// A position in a stream's queue.
 struct Place {
   Stream* stream = nullptr;
   uint64_t operation = 0;
-  double seconds = 0;  // end on the virtual clock, once the operation is over
+  // end on the virtual clock, once the operation is complete
+  double seconds = 0;
   double submitted_at = 0;  // on the host's clock
   Clock clock;
 };
@@ -56,8 +57,8 @@ class Graph {
 
 struct Queued {
   Operation operation;
-  std::shared_ptr<Place> awaited;   // must be over before this begins
-  std::shared_ptr<Place> recorded;  // of the event that this records
+  std::shared_ptr<Place> awaited;   // must be complete before this begins
+  std::shared_ptr<Place> recorded;  // place of the event recorded by this
 };
 
 class Stream {
@@ -74,7 +75,7 @@ class Stream {
   double seconds = 0;       // end of the last operation, on the virtual clock
   bool has_thread = false;
 
-  Clock clock;  // of the last operation
+  Clock clock;  // after the last operation
   uint64_t host_version = 0;
   std::shared_ptr<Capture> capture;
 };
@@ -83,8 +84,8 @@ class Event {
  public:
   int device = 0;
   bool timing = true;
-  std::shared_ptr<Place> place;      // null until recorded
-  std::shared_ptr<Capture> capture;  // null if recorded outside a capture
+  std::shared_ptr<Place> place;      // nullptr until recorded
+  std::shared_ptr<Capture> capture;  // nullptr if recorded outside a capture
 };
 
 // All fields are guarded by `mutex`. Never destroyed.
@@ -95,7 +96,7 @@ struct State {
   std::map<int, Stream*> legacy;                   // by device
   std::vector<std::shared_ptr<Capture>> captures;  // active
   AccessTable accesses;
-  Clock host;  // operations that the host knows to be over
+  Clock host;  // operations known to the host to be complete
   uint64_t host_version = 1;
   unsigned long long captures_begun = 0;
 };
@@ -109,21 +110,22 @@ Stream& Find(State& state, cudaStream_t handle);
 Operation Named(const char* name);
 
 bool IsOver(const Place& place);
-// Whether a query reports the operation as over. Delays this for work that the
-// host has not waited for, as a slow device would.
+// Whether a query reports the operation as complete. Delays this for work that
+// the host has not waited for, like a slow device.
 bool MayBeSeenOver(const State& state, const Stream& stream, uint64_t operation,
                    double submitted_at);
 // Counts a wait of the host, unless it already knows that the operation is
-// over.
+// complete.
 void CountWait(const State& state, const Stream& stream, uint64_t operation);
-// Records that the host has seen all operations in `clock` end.
+// Records that the host has observed the end of all operations in `clock`.
 void HostKnows(State& state, const Clock& clock);
 
 // Begins the stream's next operation: advances its clock.
 void Advance(const State& state, Stream& stream);
 // Makes the legacy stream and blocking streams wait for each other.
 void OrderWithLegacy(State& state, Stream& stream);
-// Appends to the queue, or runs the operation at once if nothing has to wait.
+// Appends to the queue, or runs the operation immediately if nothing has to
+// wait.
 void Submit(State& state, Stream& stream, Queued queued);
 // Reports accesses to freed or foreign memory, and unordered accesses.
 void CheckAccesses(AccessTable& table, const Stream& stream, const Clock& clock,
@@ -135,8 +137,8 @@ void Invalidate(Capture& capture);
 // For calls that are illegal on a stream being captured: if it is, invalidates
 // the capture and returns cudaErrorStreamCaptureUnsupported.
 cudaError_t RefuseCaptured(Stream& stream);
-// For calls that are illegal during any capture that this thread's capture mode
-// covers: the same for all these captures.
+// For calls that are illegal during any capture covered by this thread's
+// capture mode: does the same for all these captures.
 cudaError_t RefuseLocked(State& state);
 
 }  // namespace rankwise::virtual_gpu

@@ -1,5 +1,5 @@
-// The CUDA runtime's functions, over streams.h and devices.h. Those that
-// LibTorch imports and no test needs are generated (stubs.sh) and return
+// The CUDA runtime's functions, implemented with streams.h and devices.h. Those
+// that LibTorch imports but no test needs are generated (stubs.sh) and return
 // success or "not supported".
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
@@ -27,7 +27,7 @@ bool Exists(int device) {
   return device >= 0 && device < gpu::VisibleDevices();
 }
 
-// Neither context nor kernels of cuDNN exist here: ATen takes its own.
+// There is no context or kernel of cuDNN, so ATen must use its own.
 void SwitchCudnnOff() {
   using Context = void;
   const auto context = reinterpret_cast<Context* (*)()>(
@@ -50,9 +50,9 @@ void Sleep(long nanoseconds) {
   nanosleep(&time, nullptr);
 }
 
-// What a copy moves. An asynchronous one to pinned memory arrives late, and
-// until then the host reads nonsense, so that code that does not wait for it
-// does not work by luck.
+// Copies memory. An asynchronous copy to pinned memory arrives late, and until
+// then the host reads invalid values, so that code that does not wait for it
+// fails.
 gpu::Operation Copy(const char* name, void* to, const void* from,
                     size_t bytes) {
   gpu::Operation copy;
@@ -88,7 +88,7 @@ cudaError_t EnqueueCopy(const char* name, void* to, const void* from,
   if (from_device && gpu::IsPinned(to) && !captured)
     std::memset(to, kNonsense, bytes);
   const cudaError_t error = gpu::Enqueue(stream, Copy(name, to, from, bytes));
-  // CUDA stages pageable memory: the host waits.
+  // CUDA stages pageable memory, so the host waits.
   if (error != cudaSuccess || !pageable || captured) return error;
   return gpu::Synchronize(stream);
 }

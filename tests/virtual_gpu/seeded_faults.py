@@ -27,7 +27,7 @@ ALWAYS = "--max_steps=12 --eval=false --epochs=1 --train_size=2048 --log_every=4
 
 
 def run(case, **variables):
-    """Runs a case and returns what went wrong, "" if nothing."""
+    """Runs a case and returns its failure, or ""."""
     trainer, *flags = case.split()
     environment = {**os.environ, "RANKWISE_PEAK": "none", "RANKWISE_VIRTUAL_GPUS": "4", **variables}
     command = ["bazel-bin/tests/virtual_gpu/with_virtual_gpus", f"bazel-bin/trainers/{trainer}", *flags, *ALWAYS.split()]
@@ -42,7 +42,7 @@ def run(case, **variables):
 
 
 def functions_of(program):
-    """The program's functions as (address, name), in the order of their addresses."""
+    """Returns the program's functions as (address, name), ordered by address."""
     lines = subprocess.run(["nm", "--demangle", program], capture_output=True, text=True, check=True).stdout.splitlines()
     found = [line.split(" ", 2) for line in lines if line.split(" ", 2)[1:2] in (["t"], ["T"], ["W"])]
     return sorted((int(address, 16), name) for address, _, name in found)

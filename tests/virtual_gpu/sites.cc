@@ -18,7 +18,7 @@ struct Program {
   uintptr_t end = 0;
 };
 
-// The first that the loader names.
+// Returns the first program reported by the loader.
 Program FindProgram() {
   Program program;
   dl_iterate_phdr(
@@ -36,7 +36,7 @@ Program FindProgram() {
   return program;
 }
 
-// "" for calls from libraries' own threads.
+// Returns "" for calls from libraries' own threads.
 std::string Site(const char* call) {
   static const Program kProgram = FindProgram();
   constexpr int kDepth = 48, kFunctions = 2;

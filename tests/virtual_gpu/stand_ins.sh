@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# stand_ins.sh COMPILER LIBRARY OUT...: libraries named OUT that load LIBRARY, which lies beside them, and define nothing but their version.
+# stand_ins.sh COMPILER LIBRARY OUT...: writes libraries named OUT that load LIBRARY, in the same folder, and define nothing but their
+# version.
 set -euo pipefail
 compiler="$1"
 library="$2"
@@ -12,7 +13,7 @@ for out in "$@"; do
   version="$name"
   [[ "$name" != libnvshmem* ]] || version=NVSHMEM
   echo "$version { global: *; };" >"$versions"
-  # A version needs a symbol to belong to.
+  # A version needs a symbol.
   echo "int ${name//[.-]/_}_is_virtual = 1;" |
     "$compiler" -x c - -shared -o "$out" -Wl,-soname,"$name" -Wl,--version-script="$versions" \
       -Wl,--no-as-needed -x none "$library" -Wl,-rpath,"\$ORIGIN"

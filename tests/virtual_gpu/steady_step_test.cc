@@ -1,5 +1,6 @@
-// What a steady step of each trainer asks of the device: docs/gpu.md, "A steady
-// step", holds the figures, and this test runs the commands there and compares.
+// Tests the device calls of a steady step of each trainer: docs/gpu.md, "A
+// steady step", lists the counts; this test runs the commands there and
+// compares.
 #include <cmath>
 #include <fstream>
 #include <string>
@@ -25,7 +26,7 @@ struct Row {
   std::vector<double> counts;  // in the order of kCounters
 };
 
-// The rows `| \`command\` | count | ... |` after the heading.
+// Returns the rows `| \`command\` | count | ... |` after the heading.
 std::vector<Row> DocumentedRows() {
   std::ifstream file(Runfile("docs/gpu.md"));
   std::vector<Row> rows;
@@ -46,7 +47,7 @@ std::vector<Row> DocumentedRows() {
   return rows;
 }
 
-// Of the ranks that launched anything, the mean of each counter.
+// Returns the mean of each counter over the ranks that launched any work.
 std::vector<double> Count(const std::string& command, int steps) {
   std::vector<std::string> flags = absl::StrSplit(command, ' ');
   const std::string trainer = flags[0];
@@ -87,7 +88,7 @@ TEST(SteadyStepTest, AsksTheDeviceForWhatTheDocumentSays) {
       const double a_step = (many[i] - few[i]) / kSteps;
       if (counter == "waits") {
         EXPECT_LE(a_step, row.counts[i]) << counter;
-      } else if (counter == "events") {  // made anew where none is free yet
+      } else if (counter == "events") {  // created if no event is free
         EXPECT_LE(a_step, 10 + 2 * row.counts[i]) << counter;
       } else {
         EXPECT_NEAR(a_step, row.counts[i], 0.5) << counter;

@@ -1,6 +1,5 @@
-// Streams, events and graphs: queues of operations that run in their order on
-// a thread of their own, with a virtual clock and the order in which the host
-// has put them.
+// Streams, events and graphs: queues of operations that run in order on their
+// own threads, with a virtual clock and the order requested by the host.
 #ifndef RANKWISE_TESTS_VIRTUAL_GPU_STREAMS_H_
 #define RANKWISE_TESTS_VIRTUAL_GPU_STREAMS_H_
 
@@ -13,13 +12,13 @@
 
 namespace rankwise::virtual_gpu {
 
-// What an operation does, and what is known of it.
+// An operation and its properties.
 struct Operation {
   const char* name = "";         // outlives the process
-  std::function<void()> run;     // empty: computes nothing
+  std::function<void()> run;     // empty if nothing is computed
   double seconds = 0;            // on the virtual clock
   bool may_block = false;        // runs on the stream's thread, never inline
-  bool crosses_devices = false;  // its memory may be another device's
+  bool crosses_devices = false;  // its memory may belong to another device
   std::vector<Access> accesses;  // of device memory
 };
 
@@ -29,7 +28,8 @@ int DeviceOfStream(cudaStream_t stream);
 cudaError_t CreateStream(cudaStream_t* stream, bool blocking);
 cudaError_t DestroyStream(cudaStream_t stream);
 
-// Appends the operation, or records it where the stream is being captured.
+// Appends the operation, or adds it to the graph if the stream is being
+// captured.
 cudaError_t Enqueue(cudaStream_t stream, Operation operation);
 cudaError_t Query(cudaStream_t stream);
 cudaError_t Synchronize(cudaStream_t stream);
@@ -43,7 +43,7 @@ cudaError_t Query(cudaEvent_t event);
 cudaError_t Synchronize(cudaEvent_t event);
 cudaError_t Elapsed(cudaEvent_t start, cudaEvent_t end, float* milliseconds);
 
-// For calls that are illegal while a graph is captured, by this thread's
+// For calls that are illegal during a capture, depending on this thread's
 // capture mode: returns cudaErrorStreamCaptureUnsupported and invalidates the
 // capture.
 cudaError_t RefuseWhileCapturing();
@@ -51,7 +51,7 @@ cudaStreamCaptureMode ExchangeCaptureMode(cudaStreamCaptureMode mode);
 
 cudaError_t BeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode);
 cudaError_t EndCapture(cudaStream_t stream, cudaGraph_t* graph);
-// 0 where it is not captured.
+// Sets *id to 0 if the stream is not being captured.
 cudaStreamCaptureStatus CaptureStatus(cudaStream_t stream,
                                       unsigned long long* id,
                                       cudaGraph_t* graph);
@@ -61,12 +61,12 @@ cudaError_t Instantiate(cudaGraphExec_t* executable, cudaGraph_t graph);
 cudaError_t DestroyExecutable(cudaGraphExec_t executable);
 cudaError_t Launch(cudaGraphExec_t executable, cudaStream_t stream);
 
-// This thread's, as cudaGetLastError returns it.
+// This thread's error, as returned by cudaGetLastError.
 cudaError_t& LastError();
-// Remembers the error, if it is one, and returns it.
+// Stores the error, if it is one, and returns it.
 cudaError_t Fail(cudaError_t error);
 
-// Memory that is allocated or freed: no earlier use of it conflicts.
+// For allocated or freed memory: earlier uses do not conflict.
 void ForgetAccesses(const void* start, size_t bytes);
 
 }  // namespace rankwise::virtual_gpu

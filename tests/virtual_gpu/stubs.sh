@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# stubs.sh LIBRARY...: writes C with a weak function for everything that these libraries of LibTorch import from NVIDIA's, so that they load
-# without them. What has no version of ours fails where that matters and does nothing elsewhere.
+# stubs.sh LIBRARY...: writes C with a weak function for every symbol that these libraries of LibTorch import from NVIDIA's, so that they
+# load without them. Functions without an implementation here fail if that matters and otherwise do nothing.
 set -euo pipefail
 
 imports() {
   nm --dynamic --undefined-only "$@" 2>/dev/null | awk 'NF { print $NF }' | sed 's/@.*//' | sort -u
 }
 
-# What a call returns whose function is not written: each library's own error where a silent success would hide it.
+# Return value of functions that are not implemented: each library's own error if a silent success would hide it.
 result_of() {
   case "$1" in
     cudnnGetVersion) echo 91900 ;;

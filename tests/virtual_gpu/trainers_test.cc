@@ -1,7 +1,7 @@
-// Every trainer takes steps on virtual GPUs, in many layouts: what its streams,
-// events, collectives and graphs do is what CUDA and NCCL accept, and nothing
-// uses memory before it may. The virtual GPU ends a program that does with
-// code 70.
+// Tests steps of every trainer on virtual GPUs, in many layouts: their use of
+// streams, events, collectives and graphs must be valid in CUDA and NCCL, and
+// no memory may be accessed too early. The virtual GPU ends an invalid program
+// with code 70.
 #include <signal.h>
 
 #include <string>

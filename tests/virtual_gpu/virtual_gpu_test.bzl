@@ -1,6 +1,6 @@
 """Tests of virtual GPUs: `bazel test --config=virtual_gpu //...` runs them and the GPU tests."""
 
-# Builds without CUDA skip targets that are compatible with nothing else.
+# Builds without CUDA skip targets that are compatible only with CUDA.
 ONLY_WITH_CUDA = select({
     "//third_party/libtorch:cuda": [],
     "//conditions:default": ["//tests/virtual_gpu:with_cuda"],

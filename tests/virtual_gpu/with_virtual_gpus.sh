@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# with_virtual_gpus.sh PROGRAM [ARGUMENT]...: runs a program of the CUDA build, and all that it starts, on virtual GPUs.
+# with_virtual_gpus.sh PROGRAM [ARGUMENT]...: runs a program of the CUDA build, and its child processes, on virtual GPUs.
 set -euo pipefail
 folder="$0.runfiles/rankwise/tests/virtual_gpu"
 [[ -d "$folder" ]] || folder="$(dirname "${BASH_SOURCE[0]}")"
