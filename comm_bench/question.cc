@@ -77,7 +77,7 @@ absl::StatusOr<int> Run(const Question& question, int argc, char** argv) {
   RETURN_IF_ERROR(AddFake(config, comm.fake));
   ASSIGN_OR_RETURN(const LaunchConfig launch, LaunchConfigFromFlags());
   if (config.list) return ListCollectives();
-  if (!InsideLauncher() && !PretendsPeers(comm.backend)) {
+  if (!InsideLauncher() && !SimulatesPeers(comm.backend)) {
     RETURN_IF_ERROR(question.plan(config, ExpectedJob(comm, launch)).status());
     if (config.relaunch > 1) return Relaunch(config, launch, argc, argv);
     if (launch.nproc > 1) return LaunchRanks(launch, argc, argv);

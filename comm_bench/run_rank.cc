@@ -250,7 +250,7 @@ int RunRanks(const Question& question, const BenchConfig& config,
              const CommConfig& comm) {
   const std::string name = question.name;
   PrepareRankProcess();
-  if (PretendsPeers(comm.backend))
+  if (SimulatesPeers(comm.backend))
     return Report(name, RunPretendedRanks(question, config, comm));
   const absl::StatusOr<RankEnv> env =
       ReadRankEnv({.master_required = comm.file_store.empty()});

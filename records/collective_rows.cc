@@ -27,7 +27,7 @@ bool IsPairsPingPong(const CollectiveRow& row) {
 
 CallDescription RowKey(const CollectiveRecord& record) {
   CallDescription key = record;
-  key.trips = 1;
+  key.calls_per_iteration = 1;
   key.algorithm = key.protocol = "";
   key.bus_factor = 1;  // NaN would not compare equal
   key.group_size = 0;
@@ -88,7 +88,7 @@ std::string WhyNotOneRow(const CollectiveRow& row, int64_t world_size) {
                           chosen.algorithm, " ", chosen.protocol);
     }
     if (record->seconds.size() == first.seconds.size() &&
-        record->trips == first.trips) {
+        record->calls_per_iteration == first.calls_per_iteration) {
       continue;
     }
     return absl::StrCat("ranks ", first.rank, " and ", record->rank,
@@ -110,7 +110,7 @@ std::vector<double> SlowestSeconds(const CollectiveRow& row) {
     for (const CollectiveRecord* record : row.ranks) {
       slowest = std::max(slowest, record->seconds[i]);
     }
-    calls.push_back(slowest / first.trips);
+    calls.push_back(slowest / first.calls_per_iteration);
   }
   return calls;
 }

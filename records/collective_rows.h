@@ -18,8 +18,8 @@ struct CollectiveRow {
 };
 
 // Returns the part of a description that all ranks and launches of a row share:
-// everything except the algorithm and protocol chosen by the library, `trips`,
-// `bus_factor` and `group_size`.
+// everything except the algorithm and protocol chosen by the library,
+// `calls_per_iteration`, `bus_factor` and `group_size`.
 CallDescription RowKey(const CollectiveRecord& record);
 
 // Joins the k-th record of each rank with the same RowKey and launch into one
@@ -44,8 +44,9 @@ int64_t GroupSize(const CollectiveRecord& record, int64_t world_size);
 // rank's record only.
 std::string WhyNotOneRow(const CollectiveRow& row, int64_t world_size);
 
-// Returns the slowest rank's time, divided by `trips`, of each iteration that
-// no rank lists as late. The ranks must have the same number of iterations.
+// Returns the slowest rank's time, divided by `calls_per_iteration`, of each
+// iteration that no rank lists as late. The ranks must have the same number of
+// iterations.
 std::vector<double> SlowestSeconds(const CollectiveRow& row);
 
 }  // namespace rankwise

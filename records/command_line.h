@@ -14,9 +14,9 @@ namespace rankwise {
 
 // Exit codes; docs/exit_codes.md lists those of all programs. kPreempted is in
 // parallel/launch/signals.h.
-inline constexpr int kFailed = 1;     // the requested work failed
-inline constexpr int kBadUsage = 2;   // wrong flags or unreadable input
-inline constexpr int kCannotSay = 3;  // the data do not decide the question
+inline constexpr int kFailed = 1;        // the requested work failed
+inline constexpr int kBadUsage = 2;      // wrong flags or unreadable input
+inline constexpr int kInconclusive = 3;  // the data do not decide the question
 
 // Returns kBadUsage for InvalidArgument, else kFailed. `status` must not be OK.
 int ExitCode(const absl::Status& status);

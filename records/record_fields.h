@@ -32,7 +32,7 @@ void ListCollectiveFields(Fields& fields, R& record) {
   fields.Choice("cache", record.cache, {"hot", "cold"});
   fields.Choice("sync", record.sync, {"barrier", "window", "none"});
   fields.Count("launch", record.launch);
-  fields.Number("trips", record.trips);
+  fields.Number("trips", record.calls_per_iteration);
   fields.Count("wrong", record.wrong, -1);
   fields.Choice(
       "end", record.end,
@@ -59,8 +59,9 @@ void ListCollectiveFields(Fields& fields, R& record) {
 template <typename Fields, typename R>
 void CheckCollective(Fields& fields, const R& record) {
   const auto iterations = static_cast<int64_t>(record.seconds.size());
-  fields.Check(record.trips > 0 && record.trips < 1e9,
-               "\"trips\" should be above 0");
+  fields.Check(
+      record.calls_per_iteration > 0 && record.calls_per_iteration < 1e9,
+      "\"trips\" should be above 0");
   fields.Check(record.start_seconds.size() == record.seconds.size(),
                "\"seconds\" and \"start_seconds\" differ in length");
   fields.Check(

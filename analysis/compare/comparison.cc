@@ -122,7 +122,7 @@ Interval Excess(const std::vector<double>& x, std::vector<double> y,
 Verdict VerdictOf(const Interval& worse, const Interval& better) {
   if (worse.low > 0) return Verdict::kWorse;
   if (better.low > 0) return Verdict::kBetter;
-  if (!(worse.high <= 0)) return Verdict::kCannotSay;
+  if (!(worse.high <= 0)) return Verdict::kInconclusive;
   return better.high <= 0 ? Verdict::kEquivalent : Verdict::kNotWorse;
 }
 
@@ -216,7 +216,7 @@ void CorrectForMany(double alpha, std::vector<Change>& changes) {
     change.corrected_p = corrected[i];
     if (change.corrected_p < alpha) continue;
     if (change.verdict == Verdict::kWorse) {
-      change.verdict = Verdict::kCannotSay;
+      change.verdict = Verdict::kInconclusive;
     } else if (change.verdict == Verdict::kBetter) {
       change.verdict = Verdict::kNotWorse;
     }
@@ -333,8 +333,8 @@ size_t Comparison::Count(Verdict verdict) const {
 
 int GateExitCode(const Comparison& comparison, const std::string& missing) {
   if (comparison.Count(Verdict::kWorse) > 0) return kFailed;
-  const bool inconclusive = comparison.Count(Verdict::kCannotSay) > 0;
-  return inconclusive || !missing.empty() ? kCannotSay : 0;
+  const bool inconclusive = comparison.Count(Verdict::kInconclusive) > 0;
+  return inconclusive || !missing.empty() ? kInconclusive : 0;
 }
 
 absl::StatusOr<Comparison> CompareRecordSets(const RecordSet& a,

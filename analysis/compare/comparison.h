@@ -85,13 +85,13 @@ std::string NearestMiss(absl::Span<const Configuration> a,
                         absl::Span<const Configuration> b);
 
 // Determined by the position of the whole 95 % interval. Only kWorse and
-// kCannotSay fail a gate.
+// kInconclusive fail a gate.
 enum class Verdict {
-  kWorse,       // beyond the threshold, and corrected_p < alpha
-  kBetter,      // beyond it in the good direction, and corrected_p < alpha
-  kEquivalent,  // within the threshold
-  kNotWorse,    // equivalent or better, undecided which
-  kCannotSay,   // possibly worse, or fewer than 2 repetitions on a side
+  kWorse,         // beyond the threshold, and corrected_p < alpha
+  kBetter,        // beyond it in the good direction, and corrected_p < alpha
+  kEquivalent,    // within the threshold
+  kNotWorse,      // equivalent or better, undecided which
+  kInconclusive,  // possibly worse, or fewer than 2 repetitions on a side
 };
 
 struct ChangeConfig {
@@ -124,7 +124,7 @@ struct Change {
   double p_value = 1;
   // Holm's correction of p_value over all changes that have one.
   double corrected_p = 1;
-  Verdict verdict = Verdict::kCannotSay;
+  Verdict verdict = Verdict::kInconclusive;
 };
 
 struct Comparison {
@@ -137,8 +137,8 @@ struct Comparison {
   size_t Count(Verdict verdict) const;
 };
 
-// Returns kFailed if a figure is worse; otherwise kCannotSay if a figure is, or
-// if `missing` (MissingText, with --require_all) is not empty; otherwise 0.
+// Returns kFailed if a figure is worse; otherwise kInconclusive if a figure is,
+// or if `missing` (MissingText, with --require_all) is not empty; otherwise 0.
 int GateExitCode(const Comparison& comparison, const std::string& missing);
 
 // FailedPrecondition if a run is in both, if the two have no configuration in

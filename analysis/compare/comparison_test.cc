@@ -106,15 +106,15 @@ TEST(Verdict, TheThresholdIsPassedByWhatIsBeyondIt) {
 TEST(Verdict, IsByTheWholeIntervalAndNotByTheEstimate) {
   const MetricSample a{"step_seconds", {1.0, 1.3, 0.8, 1.1, 0.9}};
   const MetricSample equal{"step_seconds", {1.01, 1.29, 0.81, 1.09, 0.9}};
-  EXPECT_EQ(Compare(a, equal).verdict, Verdict::kCannotSay);
+  EXPECT_EQ(Compare(a, equal).verdict, Verdict::kInconclusive);
   const MetricSample b{"step_seconds", {1.2, 1.5, 0.85, 1.25, 0.95}};
-  EXPECT_EQ(Compare(a, b).verdict, Verdict::kCannotSay);
+  EXPECT_EQ(Compare(a, b).verdict, Verdict::kInconclusive);
   // 1.06 [1.048, 1.072]: certainly slower, but possibly by less than 5 %.
   const Change little =
       Compare({"step_seconds", Around(1)}, {"step_seconds", Around(1.06)});
   EXPECT_LT(little.corrected_p, 1e-4);
   EXPECT_LT(little.interval.low, 1.05);
-  EXPECT_EQ(little.verdict, Verdict::kCannotSay);
+  EXPECT_EQ(little.verdict, Verdict::kInconclusive);
   EXPECT_EQ(Compare({"step_seconds", Around(1)}, {"step_seconds", Around(1.03)})
                 .verdict,
             Verdict::kEquivalent);
@@ -129,7 +129,7 @@ TEST(Verdict, EquivalentOrBetterIsNotWorse) {
     const MetricSample a{metric, Around(1)};
     const MetricSample b{metric, Around(factor)};
     EXPECT_EQ(Compare(a, b).verdict, Verdict::kNotWorse) << metric;
-    EXPECT_EQ(Compare(b, a).verdict, Verdict::kCannotSay) << metric;
+    EXPECT_EQ(Compare(b, a).verdict, Verdict::kInconclusive) << metric;
   }
 }
 
@@ -151,13 +151,13 @@ TEST(Verdict, FewRepetitionsNeedALargeChange) {
   const MetricSample a{"step_seconds", {1, 1.02}};
   EXPECT_EQ(Compare(a, {"step_seconds", {3, 3.02}}).verdict, Verdict::kWorse);
   EXPECT_EQ(Compare(a, {"step_seconds", {1.07, 1.1}}).verdict,
-            Verdict::kCannotSay);
+            Verdict::kInconclusive);
 }
 
 TEST(Verdict, OneRepetitionIsNeverARegression) {
   for (const std::vector<double>& b : {std::vector<double>{3}, {3, 3.01, 3}}) {
     const Change change = Compare({"step_seconds", {1}}, {"step_seconds", b});
-    EXPECT_EQ(change.verdict, Verdict::kCannotSay);
+    EXPECT_EQ(change.verdict, Verdict::kInconclusive);
     EXPECT_NEAR(change.ratio, 3, 0.01);
     EXPECT_TRUE(std::isnan(change.interval.low));
     EXPECT_TRUE(std::isnan(change.corrected_p));
@@ -183,7 +183,7 @@ TEST(Verdict, IsByThePCorrectedForTheNumberOfFigures) {
   ASSERT_EQ(comparison->changes.size(), 5u);
   const Change& change = comparison->changes[0];
   EXPECT_NEAR(change.corrected_p, 5 * change.p_value, 1e-12);
-  EXPECT_EQ(change.verdict, Verdict::kCannotSay);
+  EXPECT_EQ(change.verdict, Verdict::kInconclusive);
   EXPECT_EQ(CompareRecordSets(many_b, many_a, config)->changes[0].verdict,
             Verdict::kNotWorse);
 }
@@ -209,11 +209,11 @@ TEST(Verdict, RepetitionsWithZeroAreJudgedByTheThresholdToo) {
     config.threshold = threshold;
     return Compare(a, b, config).verdict;
   };
-  EXPECT_EQ(verdict(0.05), Verdict::kCannotSay);
+  EXPECT_EQ(verdict(0.05), Verdict::kInconclusive);
   EXPECT_EQ(verdict(20), Verdict::kEquivalent);
   // b - a is within 95 % of a's mean, but that mean is uncertain too.
   EXPECT_LT(Compare(a, b).interval.high, 0.95 * 0.0085);
-  EXPECT_EQ(verdict(0.95), Verdict::kCannotSay);
+  EXPECT_EQ(verdict(0.95), Verdict::kInconclusive);
 }
 
 TEST(Verdict, SmallPartsOfTheStepDoNotCount) {
@@ -227,7 +227,7 @@ TEST(Verdict, SmallPartsOfTheStepDoNotCount) {
   // The means differ by 0.4 % of the step; the true difference may exceed 1 %.
   const MetricSample noisy_a{"data_wait_seconds", {0.0001, 0.0019}, 0.1};
   const MetricSample noisy_b{"data_wait_seconds", {0.0003, 0.0025}, 0.1};
-  EXPECT_EQ(Compare(noisy_a, noisy_b).verdict, Verdict::kCannotSay);
+  EXPECT_EQ(Compare(noisy_a, noisy_b).verdict, Verdict::kInconclusive);
   // A part of more than a fifth of the step is judged by its ratio.
   const MetricSample most_a{"data_wait_seconds", Around(0.03), 0.1};
   const MetricSample most_b{"data_wait_seconds", Around(0.033), 0.1};
@@ -243,7 +243,7 @@ TEST(Verdict, OutOfNothingIsJudgedByTheStep) {
             Verdict::kEquivalent);  // 0.5 % of the step
   EXPECT_EQ(
       Compare(none, {"comm_wait_seconds", {0, 0, 0.05, 0.05, 0.05}}).verdict,
-      Verdict::kCannotSay);  // p = 0.07
+      Verdict::kInconclusive);  // p = 0.07
   EXPECT_EQ(Compare({"comm_wait_seconds", Around(0.05), 0.1}, none).verdict,
             Verdict::kBetter);
 }

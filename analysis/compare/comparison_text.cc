@@ -191,12 +191,12 @@ std::string ResultLines(const Comparison& comparison, double threshold) {
   if (!worse.empty()) {
     absl::StrAppend(&text, "Worse by more than ", by, ": ", worse, ".\n");
   }
-  const size_t inconclusive = comparison.Count(Verdict::kCannotSay);
+  const size_t inconclusive = comparison.Count(Verdict::kInconclusive);
   if (inconclusive > 0) {
     absl::StrAppend(&text, "Cannot say for ",
                     FiguresText(inconclusive, comparison),
                     ", which may be worse by more than ", by, ": ",
-                    FiguresWith(Verdict::kCannotSay, comparison, kFirst),
+                    FiguresWith(Verdict::kInconclusive, comparison, kFirst),
                     "; more repetitions may decide.\n");
   }
   return text.empty() ? PassedLine(comparison, by) : text;
@@ -285,7 +285,7 @@ std::string VerdictName(const Change& change) {
       return "equivalent";
     case Verdict::kNotWorse:
       return absl::StrCat("not ", change.metric->worse());
-    case Verdict::kCannotSay:
+    case Verdict::kInconclusive:
       break;
   }
   return "cannot say";

@@ -124,7 +124,7 @@ Identity IdentityOf(const RunTrace& launch, const CollectiveRow& of_ranks) {
                        {"in flight", absl::StrCat(row.in_flight)},
                        {"cache", row.cache},
                        {"sync", row.sync},
-                       {"trips", absl::StrCat(row.trips)},
+                       {"trips", absl::StrCat(row.calls_per_iteration)},
                        {"timing", row.timing},
                        {"graph", row.graph ? "yes" : "no"},
                        {"registered", row.registered ? "yes" : "no"},

@@ -180,7 +180,7 @@ TEST(CallConfigurations, LateIterationsDoNotCountAndTripsDivide) {
   RunTrace launch = Launch({1, 50, 3});
   for (RankTrace& trace : launch.ranks) {
     trace.collectives[0].late = {1};
-    trace.collectives[0].trips = 2;
+    trace.collectives[0].calls_per_iteration = 2;
   }
   EXPECT_THAT(MeasureCalls({launch})[0].samples.at("call_seconds"),
               ElementsAre(2));

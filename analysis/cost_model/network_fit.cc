@@ -47,7 +47,7 @@ std::string WhyNotCounted(const CollectiveRecord& record) {
 
 // Returns "", or why the run's costs cannot be used: the model assumes rings
 // from host to host that cross each host's link once.
-std::string WhyNotInOrder(const std::vector<int64_t>& hosts) {
+std::string CheckHostOrder(const std::vector<int64_t>& hosts) {
   if (absl::c_is_sorted(hosts)) return "";
   return "did not number its ranks host by host, so that several messages "
          "share "
@@ -122,7 +122,7 @@ class Collector {
     std::string why = WhyNotCounted(first);
     if (why.empty()) why = WhyNotOneRow(row, where.world_size);
     const std::vector<int64_t> hosts = HostsOfRanks(run);
-    if (why.empty()) why = WhyNotInOrder(hosts);
+    if (why.empty()) why = CheckHostOrder(hosts);
     if (!why.empty()) return why;
     const std::vector<double> seconds = SlowestSeconds(row);
     if (seconds.empty()) return "has no iterations";

@@ -30,13 +30,13 @@ CollectiveRecord RecordOf(const BenchRunForTest& config,
   record.dtype = "float32";
   record.in_flight = config.in_flight;
   record.launch = config.launch;
-  record.trips = static_cast<double>(config.in_flight) *
-                 (collective == "ping_pong" ? 2 : 1);
+  record.calls_per_iteration = static_cast<double>(config.in_flight) *
+                               (collective == "ping_pong" ? 2 : 1);
   const double share = rank == 1 ? 1 : 0.5;
   for (const double call : calls) {
-    record.seconds.push_back(share * call * record.trips);
+    record.seconds.push_back(share * call * record.calls_per_iteration);
   }
-  record.seconds.push_back(100 * calls[0] * record.trips);
+  record.seconds.push_back(100 * calls[0] * record.calls_per_iteration);
   record.start_seconds.resize(record.seconds.size());
   if (rank == 0) record.late = {static_cast<int64_t>(calls.size())};
   return record;

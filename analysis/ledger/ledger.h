@@ -209,11 +209,11 @@ struct CellLedger {
 };
 
 enum class LossCause {
-  kSmallerBatch,       // work is slower in smaller batches per rank
-  kSharedMachine,      // ranks slow each other down without communicating
-  kCommBesideCompute,  // computation is slower during communication
-  kCommInGraph,  // captured steps: both slowdown and exposed communication
-  kExposedTp,    // exposed communication along the axis tp
+  kSmallerBatch,      // work is slower in smaller batches per rank
+  kSharedMachine,     // ranks slow each other down without communicating
+  kCommSlowsCompute,  // computation is slower during communication
+  kCommInGraph,       // captured steps: both slowdown and exposed communication
+  kExposedTp,         // exposed communication along the axis tp
   kExposedCp,
   kExposedPp,
   kExposedDp,

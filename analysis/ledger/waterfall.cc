@@ -155,7 +155,7 @@ class Explainer {
         work_(WorkPerRank(*cell.cell) / WorkPerRank(*base.cell)),
         communication_(cell.ledger.IsCaptured()
                            ? LossCause::kCommInGraph
-                           : LossCause::kCommBesideCompute) {
+                           : LossCause::kCommSlowsCompute) {
     result_.cell = cell.cell;
     result_.base = base.cell;
     result_.scaling = scaling;

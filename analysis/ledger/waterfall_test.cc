@@ -85,7 +85,7 @@ TEST(WaterfallTest, TellsEveryCauseApart) {
   auto losses = Losses(waterfall);
   EXPECT_NEAR(losses[LossCause::kSmallerBatch], 24 - 40 / 2, 1e-9);
   EXPECT_NEAR(losses[LossCause::kSharedMachine], 28 - 24, 1e-9);
-  EXPECT_NEAR(losses[LossCause::kCommBesideCompute], 32 - 28, 1e-9);
+  EXPECT_NEAR(losses[LossCause::kCommSlowsCompute], 32 - 28, 1e-9);
   EXPECT_NEAR(losses[LossCause::kExposedDp], 5, 1e-9);
   EXPECT_NEAR(losses[LossCause::kImbalance], 2, 1e-9);
   EXPECT_NEAR(losses[LossCause::kDataWait], 1.5 - 1.0 / 2, 1e-9);
@@ -113,7 +113,7 @@ TEST(WaterfallTest, AnAblationTellsCommunicationFromComputingInCapturedSteps) {
   EXPECT_NEAR(losses[LossCause::kSharedMachine], 28 - 24, 1e-9);
   // Both ranks' launches take 39 ms, including waiting and imbalance.
   EXPECT_NEAR(losses[LossCause::kCommInGraph], 39 - 28, 1e-9);
-  EXPECT_EQ(losses.count(LossCause::kCommBesideCompute), 0u);
+  EXPECT_EQ(losses.count(LossCause::kCommSlowsCompute), 0u);
   EXPECT_EQ(losses.count(LossCause::kExposedDp), 0u);
   EXPECT_THAT(waterfall.merged,
               ElementsAre("communication within captured steps not separated "
@@ -177,7 +177,7 @@ TEST(WaterfallTest, SaysWhichRunWouldTellCausesApart) {
   waterfall = Explain(no_batch, no_batch.Find("single", 1, 32),
                       no_batch.Find("ddp", 2, 16), Scaling::kStrong);
   EXPECT_NEAR(Losses(waterfall)[LossCause::kSmallerBatch], 8, 1e-9);
-  EXPECT_NEAR(Losses(waterfall)[LossCause::kCommBesideCompute], 4, 1e-9);
+  EXPECT_NEAR(Losses(waterfall)[LossCause::kCommSlowsCompute], 4, 1e-9);
   EXPECT_THAT(waterfall.merged, ElementsAre(HasSubstr("--batch_size=16")));
 }
 
@@ -192,7 +192,7 @@ TEST(WaterfallTest, AnAblationThatComputedNoFasterIsANegativeLoss) {
   auto losses = Losses(waterfall);
   EXPECT_NEAR(losses[LossCause::kSmallerBatch], 4, 1e-9);
   EXPECT_NEAR(losses[LossCause::kSharedMachine], 34 - 24, 1e-9);
-  EXPECT_NEAR(losses[LossCause::kCommBesideCompute], 32 - 34, 1e-9);
+  EXPECT_NEAR(losses[LossCause::kCommSlowsCompute], 32 - 34, 1e-9);
   EXPECT_THAT(waterfall.merged, IsEmpty());
 }
 
@@ -218,7 +218,7 @@ std::vector<CellForTest> NoisyCells(double slowed, double deviation,
   return cells;
 }
 
-// Estimates of kCommBesideCompute over simulated studies.
+// Estimates of kCommSlowsCompute over simulated studies.
 struct Estimates {
   double mean_ms = 0;
   double covered = 0;  // share of the intervals that contain the truth
@@ -236,7 +236,7 @@ Estimates Estimate(double slowed, int repetitions) {
                 Scaling::kStrong);
     ExpectClosed(waterfall);
     for (const Loss& loss : waterfall.losses) {
-      if (loss.cause != LossCause::kCommBesideCompute) continue;
+      if (loss.cause != LossCause::kCommSlowsCompute) continue;
       result.mean_ms += 1e3 * loss.seconds / kStudies;
       result.covered +=
           loss.interval.low <= slowed && slowed <= loss.interval.high;

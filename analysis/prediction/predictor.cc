@@ -182,8 +182,8 @@ void AddError(const absl::StatusOr<SimulatedLayout>& simulated,
 // Returns the model's error for ddp on several ranks: predicts each recorded
 // configuration from its own computation, which tests communication and
 // waiting.
-ModelError TryOnRecorded(const DdpRecordings& ddp,
-                         const NetworkModel& network) {
+ModelError EvaluateOnRecorded(const DdpRecordings& ddp,
+                              const NetworkModel& network) {
   std::map<std::tuple<int64_t, int64_t, double>, std::vector<double>> measured;
   for (const RecordedDdp& run : ddp.runs) {
     if (run.world_size < 2 || run.skips_communication) continue;
@@ -216,8 +216,8 @@ Layout LayoutOf(const RecordedPipeline& pipeline) {
 
 // Returns the model's error for pipelines: predicts each recorded configuration
 // from the others, because its own timelines would reproduce its own step.
-ModelError TryOnOthers(absl::Span<const RecordedPipeline> pipelines,
-                       double gradient_bytes, const NetworkModel& network) {
+ModelError CrossValidate(absl::Span<const RecordedPipeline> pipelines,
+                         double gradient_bytes, const NetworkModel& network) {
   std::map<std::string, std::vector<const RecordedPipeline*>> configurations;
   const auto name = [](const RecordedPipeline& pipeline) {
     return absl::StrCat(LayoutOf(pipeline).Name(), " of ",
@@ -408,9 +408,9 @@ absl::StatusOr<RecordedPredictor> RecordedPredictor::Create(
         "nor a pipeline with timelines was recorded; record them: bazel run "
         "//trainers:ddp -- --nproc=2 --traffic_steps=10 --record=FILE");
   }
-  predictor.ddp_error_ = TryOnRecorded(predictor.ddp_, network);
-  predictor.pipeline_error_ =
-      TryOnOthers(predictor.pipelines_, GradientBytes(predictor.ddp_), network);
+  predictor.ddp_error_ = EvaluateOnRecorded(predictor.ddp_, network);
+  predictor.pipeline_error_ = CrossValidate(
+      predictor.pipelines_, GradientBytes(predictor.ddp_), network);
   return predictor;
 }
 

@@ -220,7 +220,8 @@ void SetMessages(const RunTrace& run, const std::vector<int64_t>& place_of,
 // Whether each place of each replica is one process, and the records agree on
 // the pipeline. Several stages in one process do not behave like a pipeline's
 // rank.
-bool FillsItsPlaces(const RunTrace& run, const RecordedPipeline& pipeline) {
+bool HasOneProcessPerPlace(const RunTrace& run,
+                           const RecordedPipeline& pipeline) {
   const int64_t ranks = run.ranks.size();
   if (pipeline.pp < 2 || pipeline.pp > ranks || pipeline.dp < 1 ||
       pipeline.dp > ranks || pipeline.pp * pipeline.dp != ranks) {
@@ -243,7 +244,7 @@ bool FillsItsPlaces(const RunTrace& run, const RecordedPipeline& pipeline) {
 }
 
 // Whether every rank has whole chunks of stages, each with a span.
-bool HasItsStages(const RunTrace& run, const RecordedPipeline& pipeline) {
+bool HasAllStages(const RunTrace& run, const RecordedPipeline& pipeline) {
   int64_t spans = 0;
   for (const RankTrace& rank : run.ranks) {
     for (const TimelineRecord& timeline : rank.timelines) {
@@ -264,8 +265,8 @@ std::optional<RecordedPipeline> Collect(const RunTrace& run,
   pipeline.dp = schedule.replicas;
   pipeline.stages = schedule.stages;
   pipeline.micro_batches = schedule.micro_batches;
-  if (pipeline.micro_batches < 1 || !FillsItsPlaces(run, pipeline) ||
-      !HasItsStages(run, pipeline))
+  if (pipeline.micro_batches < 1 || !HasOneProcessPerPlace(run, pipeline) ||
+      !HasAllStages(run, pipeline))
     return std::nullopt;
   pipeline.micro_batch_examples =
       ExamplesPerStep(run, config) / pipeline.micro_batches;

@@ -197,7 +197,7 @@ Waterfall MakeWaterfall(const Cell& cell, const Cell& base, Scaling scaling) {
   const std::vector<std::pair<LossCause, double>> shares = {
       {LossCause::kSmallerBatch, 0.17},
       {LossCause::kSharedMachine, 0.21},
-      {LossCause::kCommBesideCompute, 0.08},
+      {LossCause::kCommSlowsCompute, 0.08},
       {LossCause::kExposedDp, 0.4},
       {LossCause::kNoise, 0.12},
       {LossCause::kDataWait, -0.02},

@@ -75,7 +75,7 @@ TEST(SlowestSeconds, LateIterationsDoNotCountAndTripsDivide) {
   std::vector<CollectiveRecord> records = {Record(0, {1, 9, 3}),
                                            Record(1, {2, 9, 1})};
   records[1].late = {1};
-  for (CollectiveRecord& record : records) record.trips = 2;
+  for (CollectiveRecord& record : records) record.calls_per_iteration = 2;
   const RunTrace run = RunOf(records, 2);
   EXPECT_THAT(SlowestSeconds(CollectiveRows(run).at(0)), ElementsAre(1, 1.5));
 }

@@ -22,7 +22,7 @@ namespace rankwise {
 namespace {
 
 // Appends a record to its rank's trace; ignores other kinds.
-struct Keeper {
+struct RecordAppender {
   RankTrace& trace;
   void operator()(const StepRecord& r) { trace.steps.push_back(r); }
   void operator()(const ScheduleRecord& r) { trace.schedules.push_back(r); }
@@ -51,7 +51,7 @@ class RunCollector {
     const int64_t rank =
         std::visit([](const auto& r) { return r.rank; }, record);
     const auto [run, trace] = current_.at(rank);
-    std::visit(Keeper{runs_[run].ranks[trace]}, record);
+    std::visit(RecordAppender{runs_[run].ranks[trace]}, record);
     return absl::OkStatus();
   }
 

@@ -188,8 +188,8 @@ int64_t BaseBatch(const std::string& dir) {
   return is_number ? batch : 0;
 }
 
-// Prints the answer, writes the report and returns the exit code: kCannotSay if
-// nothing could be measured. Depends only on the runs, so that reading the
+// Prints the answer, writes the report and returns the exit code: kInconclusive
+// if nothing could be measured. Depends only on the runs, so that reading the
 // records back from disk gives the same output.
 int GiveAnswer(std::vector<RunTrace> runs, const std::string& dir) {
   AnswerConfig config;
@@ -203,7 +203,7 @@ int GiveAnswer(std::vector<RunTrace> runs, const std::string& dir) {
   std::cout << AnswerText(*answer) << std::flush;
   if (answer->cells.empty() && answer->calls.empty()) {
     std::cout << "No report: nothing in the records could be measured\n";
-    return kCannotSay;
+    return kInconclusive;
   }
   const absl::Status status = Report(*answer, title, dir);
   if (status.ok()) return 0;
@@ -260,7 +260,7 @@ absl::StatusOr<std::shared_ptr<void>> PrepareFolder(const StudyConfig& study) {
   return lock;
 }
 
-void SayHowToGoOn(const std::string& dir) {
+void PrintResumeCommand(const std::string& dir) {
   std::cout << "Go on with: ./bazelw run //:study -- --output_dir="
             << ShellWord(dir) << " --resume\n";
 }
@@ -281,7 +281,7 @@ int Conclude(StudyResult result, const StudyPlan& plan,
     std::cout << "Interrupted: the running trainer was ended; " << complete
               << " of " << plan.runs.size() << " runs are complete and kept.\n";
   }
-  if (complete < plan.runs.size()) SayHowToGoOn(dir);
+  if (complete < plan.runs.size()) PrintResumeCommand(dir);
   std::cout << "Records: " << dir
             << "\nThis answer again: --from=" << ShellWord(dir) << std::endl;
   if (interrupted_by != 0) return 128 + interrupted_by;
@@ -296,7 +296,7 @@ absl::StatusOr<int> RunAll(StudyConfig study) {
   const auto found = FindFixedMemoryRuns(study, signals);
   if (absl::IsCancelled(found.status())) {
     std::cout << "Interrupted while looking for batches.\n";
-    SayHowToGoOn(dir);
+    PrintResumeCommand(dir);
     return 128 + signals.interrupted_by();
   }
   if (absl::IsOutOfRange(found.status())) {  // --memory_limit is too small

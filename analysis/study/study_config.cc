@@ -121,7 +121,7 @@ constexpr int64_t kMostSteps = 1'000'000;
 
 absl::Status CheckWorldSizes(const StudyConfig& config) {
   const int64_t threads = ThreadsPerRank(config);
-  const bool divides = absl::c_any_of(config.trainers, SharesOutTheBatch) &&
+  const bool divides = absl::c_any_of(config.trainers, DividesBatch) &&
                        absl::c_linear_search(config.scalings, Scaling::kStrong);
   for (int64_t world_size : config.world_sizes) {
     RETURN_IF_ERROR(CheckSize(config.hosts, world_size));
@@ -153,7 +153,7 @@ absl::Status CheckCombinations(const StudyConfig& config) {
         ": the pipeline divides it into --microbatches=", config.micro_batches,
         ", and it does not divide: pass another of the two");
   }
-  if (absl::c_all_of(config.trainers, CutsTheModel) &&
+  if (absl::c_all_of(config.trainers, PartitionsModel) &&
       LargestWorldSize(config) == 1) {
     return BadFlag("--world_sizes=1: ", absl::StrJoin(config.trainers, " and "),
                    " cut the model over the ranks and need 2 or more");
@@ -464,12 +464,12 @@ bool IsOneProcess(absl::string_view trainer) {
   return trainer == "data_parallel";
 }
 
-bool SharesOutTheBatch(absl::string_view trainer) {
+bool DividesBatch(absl::string_view trainer) {
   return trainer == "ddp" || trainer == "fsdp" || IsOneProcess(trainer);
 }
 
-bool CutsTheModel(absl::string_view trainer) {
-  return trainer != "single" && !SharesOutTheBatch(trainer);
+bool PartitionsModel(absl::string_view trainer) {
+  return trainer != "single" && !DividesBatch(trainer);
 }
 
 int64_t LayersOfModel(absl::string_view model) {

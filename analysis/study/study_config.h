@@ -28,7 +28,7 @@ struct StudyConfig {
                                        "pipeline"};
   std::vector<int64_t> world_sizes = {1, 2};
   std::vector<Scaling> scalings = {Scaling::kStrong, Scaling::kWeak};
-  // for the trainers of CutsTheModel, instead of `scalings`
+  // for the trainers of PartitionsModel, instead of `scalings`
   std::vector<Scaling> pipeline_scalings = {Scaling::kStrong};
   std::vector<std::string> schedules = {"gpipe", "1f1b", "interleaved_1f1b",
                                         "zero_bubble_h1"};
@@ -93,14 +93,14 @@ absl::Status CheckStudyConfig(const StudyConfig& config);
 
 // Whether the trainer's ranks share a batch, so that a cell's batch is per
 // rank.
-bool SharesOutTheBatch(absl::string_view trainer);
+bool DividesBatch(absl::string_view trainer);
 
 // Whether these ranks are replicas in one process, whose --batch_size is the
 // sum over all of them.
 bool IsOneProcess(absl::string_view trainer);
 
 // Whether the trainer's ranks hold parts of one model.
-bool CutsTheModel(absl::string_view trainer);
+bool PartitionsModel(absl::string_view trainer);
 
 // Returns the number of layers at which the trainers' model of that name can be
 // divided, if it does not depend on other flags; else 0.

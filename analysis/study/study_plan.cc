@@ -146,7 +146,7 @@ class Cells {
         continue;
       }
       const bool strong = scaling == Scaling::kStrong;
-      if (SharesOutTheBatch(run.trainer)) {
+      if (DividesBatch(run.trainer)) {
         scaled.batch_size /= strong ? run.world_size : 1;
       } else if (run.HasMicroBatches()) {
         scaled.micro_batches *= strong ? 1 : run.world_size;
@@ -242,7 +242,7 @@ std::vector<std::string> CommBenchArguments(const StudyConfig& config,
 }
 
 bool RecordsTraffic(const PlannedRun& run) {
-  return (SharesOutTheBatch(run.trainer) && !IsOneProcess(run.trainer)) ||
+  return (DividesBatch(run.trainer) && !IsOneProcess(run.trainer)) ||
          DividesLayers(run);
 }
 
@@ -290,7 +290,7 @@ std::string PlannedRun::Name() const {
         batch_size, without);
   }
   return absl::StrCat(TrainerName(), " x", world_size, ", batch ", batch_size,
-                      CutsTheModel(trainer) ? "" : " per rank", without);
+                      PartitionsModel(trainer) ? "" : " per rank", without);
 }
 
 std::string PlannedRun::CellStem() const {
@@ -316,7 +316,7 @@ bool PlannedRun::operator<(const PlannedRun& other) const {
 
 int64_t PlannedRun::GlobalBatch() const {
   if (HasMicroBatches()) return batch_size * micro_batches * mesh.dp;
-  return SharesOutTheBatch(trainer) ? batch_size * world_size : batch_size;
+  return DividesBatch(trainer) ? batch_size * world_size : batch_size;
 }
 
 StudyPlan PlanStudy(const StudyConfig& config,

@@ -94,7 +94,7 @@ int Complain(absl::string_view program, const absl::Status& status,
              std::optional<int> exit_code) {
   std::cerr << program << ": " << status.message() << std::endl;
   return exit_code.value_or(
-      absl::IsFailedPrecondition(status) ? kCannotSay : ExitCode(status));
+      absl::IsFailedPrecondition(status) ? kInconclusive : ExitCode(status));
 }
 
 int RunProgram(const Program& program, int argc, char** argv,

@@ -41,7 +41,8 @@ absl::StatusOr<int64_t> ParseMemory(absl::string_view flag,
                                     absl::string_view text);
 
 // Writes "PROGRAM: MESSAGE" to the standard error. Returns `exit_code`, or
-// without one kCannotSay for FailedPrecondition and ExitCode(status) otherwise.
+// without one kInconclusive for FailedPrecondition and ExitCode(status)
+// otherwise.
 int Complain(absl::string_view program, const absl::Status& status,
              std::optional<int> exit_code = std::nullopt);
 

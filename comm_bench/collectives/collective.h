@@ -135,7 +135,7 @@ struct Collective {
   int min_world_size = 1;
   // calls per iteration; divides the iteration's time: 2 for a round trip of
   // which half is reported
-  double trips = 1;
+  double calls_per_iteration = 1;
 
   // `count` must be a multiple of this.
   int64_t (*granularity)(int world_size) = [](int) { return int64_t{1}; };

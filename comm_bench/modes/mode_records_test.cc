@@ -16,7 +16,7 @@ TEST(ModeRecordsTest, APairsRoundTripsAreTwoTrips) {
   EXPECT_THAT(record.ranks, ElementsAre(1, 3));
   EXPECT_THAT(record.seconds, ElementsAre(0.5, 0.25, 1));
   EXPECT_THAT(record.start_seconds, ElementsAre(0, 0.5, 0.75));
-  EXPECT_EQ(record.trips, 2);
+  EXPECT_EQ(record.calls_per_iteration, 2);
   EXPECT_EQ(record.group_size, 2);
   EXPECT_EQ(record.bus_factor, 1);
   EXPECT_EQ(record.end, "counted");

@@ -211,13 +211,14 @@ TEST_P(LayerTest, ReplaysOfAGraphAreRight) {
         if (!RefusalOf(*collective, call, GetParam()).empty()) continue;
         MeasureConfig config = Quick();
         config.graph = config.events = true;
-        config.in_flight = collective->trips > 1 ? 1 : 2;
+        config.in_flight = collective->calls_per_iteration > 1 ? 1 : 2;
         const auto measured =
             MeasureRow(*layer, rank.control, *collective, call, {}, config);
         ASSERT_TRUE(measured.ok()) << measured.status();
         EXPECT_EQ(measured->wrong, "");
-        EXPECT_EQ(measured->row.call().trips,
-                  Calls::kGraphRounds * config.in_flight * collective->trips);
+        EXPECT_EQ(measured->row.call().calls_per_iteration,
+                  Calls::kGraphRounds * config.in_flight *
+                      collective->calls_per_iteration);
       }
     });
   }

@@ -27,7 +27,7 @@ namespace rankwise::comm_bench {
 namespace {
 
 // Seconds since the start of the run, which is the collective's start.
-struct BesideTimes {
+struct OverlapTimes {
   double compute_begin = 0;  // after the collective's start has returned
   double compute_end = 0;
   // End of the collective by its futures, even during the rank's computation.
@@ -93,7 +93,7 @@ class Completions {
 
 // Observes the end of a stream that waits only for the collective.
 void AwaitOnDevice(const Works& works, c10::Device device,
-                   const Stopwatch& since, BesideTimes& times) {
+                   const Stopwatch& since, OverlapTimes& times) {
   const c10::impl::VirtualGuardImpl guard(device.type());
   const c10::Stream current = guard.getStream(device);
   const c10::Stream side = guard.getStreamFromGlobalPool(device);
@@ -116,10 +116,11 @@ void AwaitOnDevice(const Works& works, c10::Device device,
 // Starts the collective, if any, then computes, if any computation is given,
 // then waits. On CUDA both run on streams, and the host observes their ends by
 // polling. Throws the exceptions of failed calls.
-BesideTimes RunBeside(c10d::ProcessGroup& group, const Collective* collective,
-                      const Call& call, Buffers& buffers,
-                      const std::function<void()>& compute) {
-  BesideTimes times;
+OverlapTimes RunOverlapped(c10d::ProcessGroup& group,
+                           const Collective* collective, const Call& call,
+                           Buffers& buffers,
+                           const std::function<void()>& compute) {
+  OverlapTimes times;
   Works works;
   const Stopwatch since;
   if (collective != nullptr) collective->start(group, call, buffers, works);
@@ -152,14 +153,14 @@ struct Runs {
   const Call& call;
   Buffers buffers;
 
-  BesideTimes Run(bool communicate, const std::function<void()>& compute) {
+  OverlapTimes Run(bool communicate, const std::function<void()>& compute) {
     if (communicate && collective.fill != nullptr) {
       collective.fill(call, buffers);
     }
     SynchronizeDevice(call.device);
     control.Barrier();
-    return RunBeside(group, communicate ? &collective : nullptr, call, buffers,
-                     compute);
+    return RunOverlapped(group, communicate ? &collective : nullptr, call,
+                         buffers, compute);
   }
 
   // Returns the slowest rank's median over some runs; the first is warm-up.
@@ -210,7 +211,8 @@ constexpr Figure kFigures[] = {
 
 // Computes one iteration's figures from the seconds of each alone, and from
 // both together.
-OverlapFigures FiguresOf(double compute, double comm, const BesideTimes& both) {
+OverlapFigures FiguresOf(double compute, double comm,
+                         const OverlapTimes& both) {
   const TimeSpan computing = {both.compute_begin, both.compute_end};
   const TimeSpan communicating = {0, both.comm_end};
   const UnionOverlap overlap = IntervalUnionOverlap(computing, communicating);
@@ -309,9 +311,9 @@ OverlapResult RunOverlap(c10d::ProcessGroup& group, Control& control,
   for (int64_t i = -config.warmup; i < config.iterations; ++i) {
     result.stopped = AnyStopped(control, stop);
     if (result.stopped) break;
-    const BesideTimes computed = runs.Run(false, compute);
-    const BesideTimes communicated = runs.Run(true, nullptr);
-    const BesideTimes both = runs.Run(true, compute);
+    const OverlapTimes computed = runs.Run(false, compute);
+    const OverlapTimes communicated = runs.Run(true, nullptr);
+    const OverlapTimes both = runs.Run(true, compute);
     if (i < 0) continue;
     own.compute_seconds.push_back(computed.compute_end -
                                   computed.compute_begin);

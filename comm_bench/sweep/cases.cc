@@ -91,7 +91,7 @@ absl::Status CheckCase(const SweepCase& item, const BenchConfig& config,
   const std::string lacking =
       WhyBackendLacks(item, CallOf(item, config, plan, largest), job);
   if (!lacking.empty()) return Refuse(lacking);
-  if (config.measure.in_flight > 1 && collective.trips > 1) {
+  if (config.measure.in_flight > 1 && collective.calls_per_iteration > 1) {
     return Refuse(name, " with --in_flight=", config.measure.in_flight,
                   ": a message waits for the one before it; leave out ",
                   "--in_flight");

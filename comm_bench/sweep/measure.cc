@@ -209,7 +209,8 @@ CallDescription DescribeCall(const Collective& collective, const Call& call) {
 Row Assemble(const CallDescription& call, const Series& series, int rank,
              const MeasureConfig& config) {
   Row row;
-  row.time = PerCall(Summarize(series, config.timing.across), call.trips);
+  row.time = PerCall(Summarize(series, config.timing.across),
+                     call.calls_per_iteration);
   row.end = series.end;
   if (call.bytes > 0 && row.time.median > 0) {
     row.algbw = static_cast<double>(call.bytes) / row.time.median * 1e-9;
@@ -253,7 +254,8 @@ absl::StatusOr<Measurement> MeasureRow(Layer& layer, Control& control,
   if (config.choices) NoteChoices(*log, control, described);
   const Series series = TimeCalls(calls, control, config, stop);
   if (config.check) verification.Run("after");
-  described.trips = collective.trips * config.in_flight * calls.rounds();
+  described.calls_per_iteration =
+      collective.calls_per_iteration * config.in_flight * calls.rounds();
   Measurement measurement;
   const int own_rank = RankInJob(described, control, control.rank());
   measurement.row = Assemble(described, series, own_rank, config);

@@ -24,7 +24,7 @@ struct Measurement {
 CallDescription DescribeCall(const Collective& collective, const Call& call);
 
 // Returns the row of a series, with this rank's samples: an iteration makes
-// `call.trips` calls, successive or concurrent.
+// `call.calls_per_iteration` calls, successive or concurrent.
 Row Assemble(const CallDescription& call, const Series& series, int rank,
              const MeasureConfig& config);
 

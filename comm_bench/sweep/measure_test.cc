@@ -160,7 +160,7 @@ TEST(MeasureTest, AGraphHoldsManyRoundsAndACallIsItsShare) {
         Measured(rank, all_reduce, AllReduceCall(rank.control, 8), config);
     EXPECT_EQ(measured.row.wrong, 0) << "replays give the right result";
     EXPECT_TRUE(measured.row.record.graph);
-    EXPECT_EQ(measured.row.record.trips, Calls::kGraphRounds);
+    EXPECT_EQ(measured.row.record.calls_per_iteration, Calls::kGraphRounds);
     // One for setup, one per check, and the rounds of 1 + 4 iterations.
     EXPECT_EQ(starts, 3 + 5 * Calls::kGraphRounds);
   });
@@ -316,7 +316,7 @@ Series TwoRanks() {
 TEST(MeasureTest, ACallIsItsShareOfAnIteration) {
   CallDescription call;
   call.bytes = 1000000;
-  call.trips = 2;
+  call.calls_per_iteration = 2;
   call.bus_factor = 1.5;
   const Row row = Assemble(call, TwoRanks(), /*rank=*/1, MeasureConfig());
   EXPECT_DOUBLE_EQ(row.time.median, 1e-3) << "half of the slowest's";
@@ -324,7 +324,7 @@ TEST(MeasureTest, ACallIsItsShareOfAnIteration) {
   EXPECT_NEAR(row.algbw, 1, 1e-12) << "GB/s, decimal";
   EXPECT_NEAR(row.busbw, 1.5, 1e-12);
   EXPECT_THAT(row.record.seconds, ElementsAre(1e-3, 4e-3, 1e-3));
-  EXPECT_EQ(row.record.trips, 2);
+  EXPECT_EQ(row.record.calls_per_iteration, 2);
 }
 
 TEST(MeasureTest, WithoutElementsThereIsNoBandwidth) {

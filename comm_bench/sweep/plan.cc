@@ -36,12 +36,12 @@ absl::Status CheckRelaunch(const BenchConfig& config, const Job& job) {
 // Returns a rank's relevant memory in addition to its buffers.
 int64_t BytesPerRank(const Job& job) {
   constexpr int64_t kThread = 80 << 10;
-  return PretendsPeers(job.backend) ? kThread : 0;
+  return SimulatesPeers(job.backend) ? kThread : 0;
 }
 
 // Rejects backends whose ranks are threads of this process.
 absl::Status CheckProcesses(const Job& job) {
-  if (!PretendsPeers(job.backend)) return absl::OkStatus();
+  if (!SimulatesPeers(job.backend)) return absl::OkStatus();
   return Refuse("--backend=", job.backend, ": cannot be measured here: its ",
                 "ranks are threads without a job; use another backend");
 }
@@ -108,7 +108,7 @@ absl::Status CheckLevels(const BenchConfig& config, const Job& job) {
                    })) {
     return absl::OkStatus();
   }
-  if (PretendsPeers(job.backend)) {
+  if (SimulatesPeers(job.backend)) {
     return Refuse("--layer=hierarchical: not available with --backend=",
                   job.backend, ", whose ranks have no hosts");
   }
@@ -193,7 +193,7 @@ absl::Status CheckCaseOfOverlap(const SweepCase& item,
                                 const BenchConfig& config, const Job& job,
                                 const Plan& plan) {
   const Collective& collective = *item.collective;
-  if (collective.trips > 1 || collective.takes_traffic) {
+  if (collective.calls_per_iteration > 1 || collective.takes_traffic) {
     return Refuse("--collectives=", collective.name, ": not measured next to ",
                   "computing; choose among the other collectives");
   }
@@ -202,13 +202,13 @@ absl::Status CheckCaseOfOverlap(const SweepCase& item,
 
 }  // namespace
 
-bool PretendsPeers(const std::string& backend) {
+bool SimulatesPeers(const std::string& backend) {
   const BackendKind* const kind = FindBackend(backend);
   return kind != nullptr && kind->pretends_peers;
 }
 
 absl::Status CheckRanks(const Job& job) {
-  if (!PretendsPeers(job.backend)) return absl::OkStatus();
+  if (!SimulatesPeers(job.backend)) return absl::OkStatus();
   if (job.world_size > kMostPretendedRanks) {
     return Refuse("--fake_world_size=", job.world_size, ": above the limit of ",
                   kMostPretendedRanks, ": comm_bench runs every rank of ",

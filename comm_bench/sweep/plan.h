@@ -64,7 +64,7 @@ inline constexpr int kMostPretendedRanks = 10'000;
 
 // Whether one process simulates all ranks of this backend (backends.h); false
 // for auto.
-bool PretendsPeers(const std::string& backend);
+bool SimulatesPeers(const std::string& backend);
 
 // Return the measurements of each binary. InvalidArgument, with the flag and a
 // remedy, for anything that these ranks cannot measure, as far as they are

@@ -67,7 +67,7 @@ TEST(CompareLaunches, LeavesOutLateIterationsAndHalvesRoundTrips) {
                                            RecordOf(0, 1, {2, 1, 4})};
   for (CollectiveRecord& record : records) {
     record.late = {1};
-    record.trips = 2;
+    record.calls_per_iteration = 2;
   }
   const std::vector<LaunchSpread> rows = Compared(records);
   ASSERT_EQ(rows.size(), 1u);

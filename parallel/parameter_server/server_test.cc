@@ -200,6 +200,17 @@ TEST(ShardLayoutTest, ServersTogetherHaveEveryRowOnce) {
   }
 }
 
+TEST(ShardLayoutTest, AcceptsEmptyParametersAndRejectsScalars) {
+  const ShardLayout layout({{"empty", at::zeros({0, 3})}}, 2, 100);
+  EXPECT_EQ(layout.Allocate(0)[0].numel(), 0);
+  try {
+    ShardLayout({{"scale", at::zeros({})}}, 2, 100);
+    FAIL() << "accepted a scalar";
+  } catch (const c10::Error& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("scale is a scalar"));
+  }
+}
+
 TEST(ParameterServerTest, BspIsGradientDescentOnTheMean) {
   constexpr int64_t kRounds = 5;
   for (const auto& [servers, workers] :

@@ -30,12 +30,15 @@ void Divide(const at::Tensor& joined, const std::vector<NamedTensor>& buffers) {
 ShardLayout::ShardLayout(std::vector<NamedTensor> parameters, int servers,
                          int64_t bucket_bytes)
     : parameters_(std::move(parameters)), servers_(servers) {
-  int64_t bytes =
-      bucket_bytes;  // of the current bucket; the first parameter opens one
+  // Of the current bucket; the first parameter opens one.
+  int64_t bytes = bucket_bytes;
   for (size_t i = 0; i < parameters_.size(); ++i) {
     TORCH_CHECK(
         !parameters_[i].sparse_gradient, parameters_[i].name,
         " has sparse gradients, which parameter servers do not support");
+    TORCH_CHECK(parameters_[i].tensor.dim() > 0, parameters_[i].name,
+                " is a scalar: parameter servers divide parameters along their "
+                "first dimension");
     if (bytes >= bucket_bytes) {
       buckets_.push_back({i, i});
       bytes = 0;
@@ -58,7 +61,7 @@ std::vector<at::Tensor> ShardLayout::Allocate(int server) const {
       const at::Tensor& whole = parameters_[i].tensor;
       const int64_t begin = std::min(server * ChunkRows(i), whole.size(0));
       const int64_t end = std::min(begin + ChunkRows(i), whole.size(0));
-      numbers += (end - begin) * (whole.numel() / whole.size(0));
+      if (begin < end) numbers += (end - begin) * whole[0].numel();
     }
     memory.push_back(at::empty({numbers}, at::kFloat));
   }

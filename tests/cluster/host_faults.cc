@@ -81,7 +81,7 @@ absl::Status CheckResumed(const HostFault& fault, const Ranks& ranks,
   RETURN_IF_ERROR(CheckFiles(dir));
   int64_t restarts = 0;
   ASSIGN_OR_RETURN(const Losses losses, ReadLosses(dir, &restarts));
-  ASSIGN_OR_RETURN(const Losses* expected, LossesLeftAlone(*fault.trainer));
+  ASSIGN_OR_RETURN(const Losses* expected, UndisturbedLosses(*fault.trainer));
   return losses == *expected
              ? absl::OkStatus()
              : Wrong("the losses differ from those of an undisturbed job");

@@ -157,7 +157,8 @@ absl::Status AwaitMoment(const Moment& moment, const TestProcess& out,
   return absl::OkStatus();
 }
 
-absl::StatusOr<const Losses*> LossesLeftAlone(const CampaignTrainer& trainer) {
+absl::StatusOr<const Losses*> UndisturbedLosses(
+    const CampaignTrainer& trainer) {
   static auto& known = *new std::map<std::string, Losses>;
   const auto found = known.find(trainer.name);
   if (found != known.end()) return &found->second;

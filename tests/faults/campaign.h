@@ -59,7 +59,7 @@ absl::StatusOr<Losses> ReadLosses(const std::string& dir, int64_t* restarts);
 absl::Status CheckFiles(const std::string& dir);
 
 // Returns the losses of an undisturbed job; each trainer's job is run once.
-absl::StatusOr<const Losses*> LossesLeftAlone(const CampaignTrainer& trainer);
+absl::StatusOr<const Losses*> UndisturbedLosses(const CampaignTrainer& trainer);
 
 absl::Status Wrong(const std::string& what);
 

@@ -99,7 +99,7 @@ std::vector<Case> Cases() {
                              "analysis/study/study --report=false --from="}) {
     for (const char* unreadable : {"MISSING", "EMPTY", "BROKEN"})
       cases.push_back({absl::StrCat(reader, unreadable), kBadUsage});
-    cases.push_back({absl::StrCat(reader, "SILENT"), kCannotSay});
+    cases.push_back({absl::StrCat(reader, "SILENT"), kInconclusive});
   }
   for (const char* unreadable : {"MISSING", "EMPTY", "BROKEN"}) {
     cases.push_back(

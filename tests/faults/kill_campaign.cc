@@ -113,7 +113,7 @@ absl::Status CheckRestarted(const Fault& fault, TestProcess& job,
   ASSIGN_OR_RETURN(const Losses losses, ReadLosses(dir, &restarts));
   if (restarts != 1)
     return Wrong("the records do not contain exactly one restart");
-  ASSIGN_OR_RETURN(const Losses* expected, LossesLeftAlone(*fault.trainer));
+  ASSIGN_OR_RETURN(const Losses* expected, UndisturbedLosses(*fault.trainer));
   return losses == *expected
              ? absl::OkStatus()
              : Wrong("the losses differ from those of an undisturbed job");

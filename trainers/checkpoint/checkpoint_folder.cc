@@ -218,8 +218,9 @@ void RemoveOtherExports(const std::string& dir, int num_shards) {
       R"(model(-\d{5}-of-(\d{5}))?\.safetensors(\.index\.json)?(\.\d+\.tmp)?)");
   std::error_code ignored;
   std::vector<fs::path> others;
-  for (const auto& entry : fs::directory_iterator(dir, ignored)) {
-    const std::string name = entry.path().filename().string();
+  for (fs::directory_iterator entry(dir, ignored), end; entry != end;
+       entry.increment(ignored)) {
+    const std::string name = entry->path().filename().string();
     std::smatch match;
     if (!std::regex_match(name, match, *kExport)) continue;
     const bool of_one = !match[1].matched && !match[3].matched;
@@ -228,7 +229,7 @@ void RemoveOtherExports(const std::string& dir, int num_shards) {
                       : of_one           ? num_shards == 1
                       : match[1].matched ? std::stoi(match[2]) == num_shards
                                          : num_shards > 1;
-    if (!ours) others.push_back(entry.path());
+    if (!ours) others.push_back(entry->path());
   }
   for (const fs::path& path : others) fs::remove(path, ignored);
 }

@@ -178,10 +178,11 @@ void SumSharedGradient(const Group& pipeline, int peer, int tag,
 
 // Times ping-pong messages between ranks i and i + 1 of the pipeline, of 4
 // bytes and of `message_bytes` (an activation's size; at most 4 MiB are used),
-// and fits alpha + bytes * beta through the medians of half the round trips.
-// Returns the mean over all adjacent pairs, which the fill of a pipeline
-// crosses once each; the same on every rank. Takes about 30 round trips per
-// pair; a rank measures its pairs one after the other. Zero for one rank.
+// and fits alpha + bytes * beta through the medians of half the round
+// calls_per_iteration. Returns the mean over all adjacent pairs, which the fill
+// of a pipeline crosses once each; the same on every rank. Takes about 30 round
+// calls_per_iteration per pair; a rank measures its pairs one after the other.
+// Zero for one rank.
 //
 // All ranks of the pipeline must call it. Rethrows a failed message's error.
 LinkCosts MeasureLink(const Group& pipeline, c10::Device device,
