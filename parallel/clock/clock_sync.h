@@ -13,9 +13,10 @@ namespace rankwise {
 class Communicator;
 
 // Converts between this rank's clock and rank 0's. The offset comes from the
-// ping-pong with rank 0 of the shortest round trip, whose answer is assumed to
-// be from its middle (Cristian 1989): the error is at most half that round
-// trip. Ranks that read rank 0's own clock exchange nothing and are exact.
+// exchange with rank 0 that had the shortest round trip; rank 0's answer is
+// assumed to come from the middle of it (Cristian 1989), so the error is at
+// most half the round trip. Ranks that read rank 0's own clock exchange nothing
+// and are exact.
 //
 // Clocks drift apart, so the bound grows by 50 us per second. Update replaces
 // an estimate by one with a smaller bound.

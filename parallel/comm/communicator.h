@@ -38,8 +38,8 @@ struct CommConfig {
   absl::Duration collective_timeout = absl::Minutes(5);
   // Monitors Gloo's collectives by polling, like NCCL's. For tests.
   bool poll_gloo = false;
-  // Compare every collective's kind, shapes and dtype across ranks before it
-  // runs: one extra barrier and gather each.
+  // Compares every collective's kind, shapes and dtype across ranks before it
+  // runs, by one extra barrier and gather each.
   bool check_collectives = false;
   // File through which ranks meet; it must not exist before the job. If empty,
   // ranks meet in a TCP store at MASTER_ADDR:MASTER_PORT.

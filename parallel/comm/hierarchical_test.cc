@@ -130,7 +130,7 @@ TEST(HierarchicalTest, AWaitEndsAfterItsTimeout) {
   });
 }
 
-// Such as a completion callback that destroys the engine owning the group.
+// A completion callback may destroy the engine that owns the group.
 TEST(HierarchicalTest, ACallbackMayHaveTheLastReference) {
   OnHosts({0, 0, 1, 1}, [](Communicator& comm) {
     std::promise<void> ended;

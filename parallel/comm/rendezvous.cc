@@ -332,7 +332,7 @@ auto ResultWithin(absl::Duration patience, Action action) {
 
 absl::StatusOr<StoreConnection> Meet(const RankEnv& env,
                                      const RendezvousConfig& config) {
-  // Added to the timeout, so that ranks can still read who is missing.
+  // Added to the timeout, so that ranks can still read which are missing.
   constexpr absl::Duration kForAnswers = absl::Seconds(5);
   constexpr absl::Duration kToConnect = absl::Seconds(1);  // at least
   const Deadline deadline(config.timeout);

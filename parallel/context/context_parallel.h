@@ -70,7 +70,7 @@ torch::Tensor ContextGather(const torch::Tensor& x, int64_t dim,
 // fp16 or fp64 on one device. Differentiable. Collective along the group; in a
 // group of one it is at::scaled_dot_product_attention. `dropout` applies to the
 // attention weights, from the default generator, and requires Ulysses. Rethrows
-// the error of a failed exchange, and leaves none pending.
+// the error of a failed exchange, and leaves none in flight.
 torch::Tensor ContextAttention(const torch::Tensor& q, const torch::Tensor& k,
                                const torch::Tensor& v,
                                const SequenceShape& shape, double dropout,

@@ -322,7 +322,7 @@ TEST(ContextAttentionFeaturesTest, ARankThatLeavesFailsTheOthers) {
   });
 }
 
-// The kernel rejects q of a different type than k and v, which are pending.
+// The kernel rejects q of a different type than k and v, which are in flight.
 TEST(ContextAttentionFeaturesTest, AnErrorLeavesNothingInFlight) {
   const Attention drawn = Drawn(kOpen.tokens, at::kFloat);
   OnRanks(3, [&](Communicator& comm) {

@@ -20,7 +20,7 @@ struct TokenRun {
 std::vector<TokenRun> TokenRuns(const SequenceShape& shape, int ranks,
                                 int place);
 
-// Returns their number of tokens.
+// Returns the number of tokens of that rank.
 int64_t TokensAt(const SequenceShape& shape, int ranks, int place);
 
 // Concatenates `runs` of x, which has the whole sequence along `dim`. A single

@@ -76,7 +76,7 @@ std::string Describe(const torch::nn::Module& module) {
   return text;
 }
 
-// Returns every rank's description, by group rank, padded to the longest;
+// Returns every rank's description, by place, padded to the longest;
 // returns an empty list if all are equal.
 absl::StatusOr<std::vector<std::string>> ExchangeIfDifferent(
     const std::string& own, const Group& group) {
@@ -109,7 +109,8 @@ absl::StatusOr<std::vector<std::string>> ExchangeIfDifferent(
 
 using Lines = std::vector<std::string>;
 
-// Returns how line `index` of two descriptions differs; `ranks` are global.
+// Returns how line `index` of two descriptions differs; `ranks`: theirs in the
+// job.
 std::string Difference(const Lines& first, const Lines& other, size_t index,
                        std::pair<int, int> ranks) {
   // Returns a tensor's name and form.

@@ -46,7 +46,7 @@ PendingDuration BroadcastFromFirst(const std::vector<torch::Tensor>& tensors,
 // FailedPrecondition, the same on every rank, names the first parameter or
 // buffer whose name, shape, dtype, memory layout or requires_grad differs from
 // the first rank's, or that one of the two lacks. A collective call: one
-// exchange of 16 bytes if the models are equal. Ranks in messages are global.
+// exchange of 16 bytes if the models are equal. Messages use ranks in the job.
 absl::Status VerifyModel(const torch::nn::Module& module, const Group& group);
 
 // Checks that all ranks of the group still hold the same parameters. Ranks

@@ -30,7 +30,7 @@ class CudaGraph : public DeviceGraph {
     const c10::cuda::CUDAStreamGuard stream_guard(RecordableStream());
     absl::Status status;
     try {
-      // Of this thread only: the loader's and NCCL's threads continue.
+      // Thread-local: the loader's and NCCL's threads may use the device.
       graph_.capture_begin(pool_, cudaStreamCaptureModeThreadLocal);
       status = work();
     } catch (const std::exception& error) {

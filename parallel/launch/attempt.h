@@ -12,7 +12,7 @@ namespace rankwise {
 
 struct Attempt {
   int restart = 0;  // 0 for the first start
-  // Of the previous attempt: cause and time of its failure, and its start.
+  // Cause and time of the previous attempt's failure, and its start.
   std::string cause = {};
   absl::Time failed = {};
   absl::Time started = {};

@@ -23,7 +23,7 @@ Hardware DetectHardware();
 
 // Returns the device of a rank. `device`: auto (cuda if every local rank has
 // its own GPU, else cpu), cpu, cuda (rank i uses cuda:LOCAL_RANK) or cuda:N,
-// which alone lets ranks share a GPU. InvalidArgument names what is missing,
+// which alone lets ranks share a GPU. InvalidArgument names the shortage,
 // with both counts, and an alternative.
 //
 // If CUDA_VISIBLE_DEVICES shows a rank only one GPU, and the ranks were not all

@@ -62,7 +62,7 @@ using EnvLookup =
 //  2. OMPI_COMM_WORLD_{RANK,SIZE,LOCAL_RANK,LOCAL_SIZE} (mpirun).
 //  3. SLURM_{PROCID,STEP_NUM_TASKS or NTASKS,LOCALID,...} of a job step (srun).
 //     The shell of salloc, and a batch script outside srun, carry SLURM_*
-//     variables too (the latter even SLURM_PROCID=0) but are no rank. A rank
+//     variables too (the latter even SLURM_PROCID=0) but are not ranks. A rank
 //     is a task of a step of two or more (SLURM_STEP_NUM_TASKS); without that
 //     variable, one with SLURM_PROCID > 0, or SLURM_NTASKS and MASTER_ADDR.
 //  4. Otherwise: a single process.

@@ -82,16 +82,16 @@ class Link {
   // messages. The process group must outlive all copies.
   Link(Group pair, bool interrupts_waits);
 
-  int peer() const;  // global rank
+  int peer() const;  // rank in the job
   // Start a message and append it to `works`; empty tensors are not sent. Tags
   // start at 0. The tensor must not change until the work completes.
   void Send(const at::Tensor& tensor, int tag, std::vector<WorkPtr>& works);
   void Receive(const at::Tensor& tensor, int tag, std::vector<WorkPtr>& works);
-  // Throws if the connection is known to be broken; while nothing is pending,
+  // Throws if the connection is known to be broken; while nothing is in flight,
   // only a Gloo connection can be.
   void ThrowIfBroken() const;
-  // Fails all pending and future messages of this link. May be called from
-  // another thread.
+  // Fails all messages of this link in flight and all later ones. May be called
+  // from another thread.
   void Abort();
 
  private:

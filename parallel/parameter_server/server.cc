@@ -120,7 +120,8 @@ void ParameterServer::ReceivePush(Peer& peer) {
 
 // Blocks until the worker's push has been applied and the consistency lets the
 // worker continue; sends a `waiting` reply every quarter of the collective
-// timeout. Throws soon after the connection breaks, even with nothing pending.
+// timeout. Throws soon after the connection breaks, even with nothing in
+// flight.
 void ParameterServer::AwaitOthers(Peer& peer,
                                   std::unique_lock<std::mutex>& lock) {
   constexpr absl::Duration kLinkCheck = absl::Milliseconds(500);

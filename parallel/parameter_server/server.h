@@ -40,7 +40,7 @@ struct ParameterServerConfig {
 struct ServedStep {
   // Mean over the workers that completed the step; NaN if none did.
   double loss = 0;
-  // Global rank of the first of these workers with a non-finite loss, or -1.
+  // Rank in the job of the first such worker with a non-finite loss, or -1.
   int non_finite_worker = -1;
   // Examples that all workers reported since the previous step.
   int64_t examples = 0;
@@ -63,8 +63,8 @@ class ParameterServer {
   // Machine Learning with the Parameter Server", algorithm 1).
   using Update = std::function<void(double learning_rate)>;
   // Called on the worker's thread for each worker that is lost before the job
-  // ends, with its global rank and the number of workers still training; 0 if
-  // all others have finished. Not called for the last worker if none has
+  // ends, with its rank in the job and the number of workers still training; 0
+  // if all others have finished. Not called for the last worker if none has
   // finished: FinishStep throws instead.
   using OnLost = std::function<void(int rank, int others)>;
 
@@ -121,7 +121,7 @@ class ParameterServer {
     double last_end_seconds = 0;           // end of the step before these
     std::vector<at::Tensor> pushed, sent;  // buckets; the buffers may follow
     at::Tensor buffers;                    // pushed
-    std::vector<WorkPtr> sends;            // pending
+    std::vector<WorkPtr> sends;            // in flight
     std::thread thread;
   };
 
@@ -151,13 +151,13 @@ class ParameterServer {
   Update update_;
   OnLost on_lost_;
   std::vector<Rows> rows_;
-  std::vector<at::Tensor>
-      gradient_;  // buckets; the rows' gradients are views of them
+  // Buckets, of which the rows' gradients are views.
+  std::vector<at::Tensor> gradient_;
 
   // Guards the members below; of a peer, all but its thread's messages.
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<at::Tensor> parameters_;  // buckets; the rows are views of them
+  std::vector<at::Tensor> parameters_;  // buckets, of which the rows are views
   std::vector<std::unique_ptr<Peer>> peers_;
   std::vector<Peer*> arrivals_;  // in order of arrival
   int64_t version_ = 0;

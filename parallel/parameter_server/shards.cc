@@ -30,8 +30,7 @@ void Divide(const at::Tensor& joined, const std::vector<NamedTensor>& buffers) {
 ShardLayout::ShardLayout(std::vector<NamedTensor> parameters, int servers,
                          int64_t bucket_bytes)
     : parameters_(std::move(parameters)), servers_(servers) {
-  // Of the current bucket; the first parameter opens one.
-  int64_t bytes = bucket_bytes;
+  int64_t bytes = bucket_bytes;  // so that the first parameter opens a bucket
   for (size_t i = 0; i < parameters_.size(); ++i) {
     TORCH_CHECK(
         !parameters_[i].sparse_gradient, parameters_[i].name,

@@ -101,7 +101,7 @@ class ReplicatedModel {
   const std::vector<std::shared_ptr<torch::nn::Module>> replicas_;
   std::vector<std::vector<at::Tensor>> parameters_, buffers_;  // by replica
   // All threads but the caller's. They persist between steps, because LibTorch
-  // never frees a little memory per thread.
+  // leaks a little memory per thread.
   c10::ThreadPool threads_;
 };
 

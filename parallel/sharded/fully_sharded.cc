@@ -136,7 +136,7 @@ void FullyShardedDataParallel::WatchGradients(size_t unit) {
               OnGradientReady(unit, i);
               return outputs;
             }));
-    gradients_[unit].accumulators.push_back(accumulator);  // they hold the hook
+    gradients_[unit].accumulators.push_back(accumulator);  // owns the hooks
   }
 }
 

@@ -204,7 +204,8 @@ void ShardedUnit::FinishGather() {
   torch::Tensor lines;  // [ranks, line_]
   if (gather_.has_value()) lines = gather_->Finish();
   Allocate();
-  // The bytes equal the parameters', so autograd's saved views stay valid.
+  // Leaves the version counters unchanged: the bytes are those that autograd's
+  // saved views had.
   const at::NoGradGuard no_grad;
   const at::AutoDispatchBelowADInplaceOrView same_version;
   for (const ShardedParameter& parameter : parameters_) {

@@ -1,5 +1,5 @@
 // Parameters that are gathered, freed and reduced together, and their memory
-// layout. Private to this room; others use fully_sharded.h.
+// layout. Private to this folder; others use fully_sharded.h.
 //
 // Each of n ranks has c = ceil(d0 / n) rows of every parameter [d0, ...], the
 // last ranks fewer or none. A unit's buffer has one line per rank: the rank's
@@ -62,7 +62,7 @@ class ShardedUnit {
   bool gathered() const { return state_ != State::kSharded; }
   // Starts the all-gather. The unit must not be gathered.
   void StartGather();
-  // Blocks until a pending all-gather completes.
+  // Blocks until the all-gather completes, if one is in flight.
   void FinishGather();
   // Marks the gathered copy as stale after an update of the ranks' rows; `free`
   // also frees it.
@@ -77,8 +77,8 @@ class ShardedUnit {
   // Starts the reduce-scatter of the parameters' gradients; a missing gradient
   // contributes zeros.
   void StartReduce();
-  // Blocks until a pending reduce-scatter completes, then adds the mean of the
-  // ranks' gradients to the gradients of `rows`.
+  // If a reduce-scatter is in flight, blocks until it completes, then adds the
+  // mean of the ranks' gradients to the gradients of `rows`.
   void FinishReduce();
   // Blocks until copies to and from host memory complete. Call before the
   // optimizer reads gradients or writes rows there.
@@ -115,8 +115,8 @@ class ShardedUnit {
   std::optional<DeviceEvent> host_copy_;  // recorded after the last copy
   State state_ = State::kSharded;
   ExposedComm gather_wait_, reduce_wait_;
-  // Pending exchanges. They may finish on a different stream than they started
-  // on, because each stage of a pipeline has its own.
+  // Exchanges in flight. They may finish on a different stream than they
+  // started on, because each stage of a pipeline has its own.
   std::optional<Exchange> gather_, reduce_;
 };
 

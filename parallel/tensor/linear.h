@@ -9,8 +9,8 @@
 // on an exchange or vice versa (Wang et al. 2023, "Overlap Communication with
 // Dependent Computation via Decomposition"): under sequence parallelism in the
 // column layer's forward all-gathers and the row layer's backward all-gathers;
-// in the row layer's forward sums. Not twice differentiable. Padding of the
-// last rank's tokens must be finite, such as zeros.
+// always in the row layer's forward sums. Not twice differentiable. Padding of
+// the last rank's tokens must be finite, such as zeros.
 #ifndef RANKWISE_PARALLEL_TENSOR_LINEAR_H_
 #define RANKWISE_PARALLEL_TENSOR_LINEAR_H_
 

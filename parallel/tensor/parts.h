@@ -1,5 +1,5 @@
 // Conversion between tensors and the ranks' parts that are exchanged. Private
-// to this room.
+// to this folder.
 #ifndef RANKWISE_PARALLEL_TENSOR_PARTS_H_
 #define RANKWISE_PARALLEL_TENSOR_PARTS_H_
 

@@ -80,7 +80,8 @@ const std::vector<BackendKind>& Backends();
 // Returns nullptr for an unknown name.
 const BackendKind* FindBackend(absl::string_view name);
 
-// The backend for CPU tensors if a rank's backend lacks them, for any hosts.
+// The backend of CPU tensors if a rank's own backend does not support them; it
+// works across hosts.
 const BackendKind& HostBackend();
 
 // Returns "auto", then the names in the table.
@@ -123,7 +124,8 @@ absl::StatusOr<BackendPtr> MakeSharedMemory(const BackendRequest& request);
 // CUDA (nccl_backend_none.cc).
 //
 // The NCCL_* and TORCH_NCCL_* environment variables are left to NCCL and c10d,
-// except the one of PrepareForNccl: docs/gpu.md lists the important ones.
+// except the one that PrepareForNccl sets: docs/gpu.md lists the important
+// ones.
 absl::StatusOr<BackendPtr> MakeNccl(const BackendRequest& request);
 // Creates an OpenMPI backend of non-blocking operations, on the stock LibTorch;
 // mpi/engine.h describes its threads and failures. MPI_Comm_create_group
@@ -133,7 +135,8 @@ absl::StatusOr<BackendPtr> MakeNccl(const BackendRequest& request);
 absl::StatusOr<BackendPtr> MakeMpi(const BackendRequest& request);
 // Returns why this process has no OpenMPI, and the remedy, or "".
 std::string WhyNoMpi();
-// Creates a backend of this rank alone: see fake_backend.h.
+// Creates a backend of this rank alone, which all other ranks mirror: see
+// fake_backend.h.
 absl::StatusOr<BackendPtr> MakeFake(const BackendRequest& request);
 
 // Returns the start of a message: "connecting rank 1 of 4 to the others of
@@ -144,7 +147,6 @@ std::string ConnectingFailed(const char* name, const BackendRequest& request);
 // TORCH_NCCL_RETHROW_CUDA_ERRORS=0 unless it is set. Otherwise c10d's watchdog,
 // which polls the GPU too, would throw a CUDA error out of its thread, which
 // aborts the process before Watchdog has reported it. No effect without CUDA.
-// without CUDA.
 void PrepareForNccl();
 
 // Returns a copy of an NCCL `work`, as c10d's watchdog holds it, that can be

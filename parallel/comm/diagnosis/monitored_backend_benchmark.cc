@@ -56,7 +56,7 @@ void BM_AllReduceMonitored(benchmark::State& state) {
 }
 BENCHMARK(BM_AllReduceMonitored);
 
-// As under NCCL.
+// Polled by the watchdog, like NCCL.
 void BM_AllReducePolled(benchmark::State& state) {
   const auto log = std::make_shared<CollectiveLog>();
   const auto watchdog = std::make_shared<Watchdog>(WatchdogConfig(), log);

@@ -68,7 +68,7 @@ TEST(PlainErrorTest, GloosOwnExceptionsAreKnown) {
       }
       try {
         gloo.allreduce(tensors)->wait();
-        ADD_FAILURE() << "nobody took part";
+        ADD_FAILURE() << "rank 1 did not take part";
       } catch (const std::exception& error) {
         EXPECT_TRUE(IsOfCommunication(error)) << error.what();
       }

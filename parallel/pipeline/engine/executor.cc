@@ -86,13 +86,15 @@ bool CompletesGradients(ActionKind kind) {
 // Sends are released once a received value proves that they have arrived, the
 // last ones at the end of the step. On an accelerator the host only issues:
 // actions go to their stages' streams, which are ordered where one stage uses
-// another's result. Used once, by one thread, between streams' Begin and End.
+// another's result. Used once, by one thread, between StageStreams::Begin and
+// End.
 class RankRun {
  public:
   struct Options {
     bool evaluate = false;  // F runs without gradients, shares are dropped
-    // Maximum number of pending sends; beyond it the oldest one is waited for.
-    // 0 for no limit. Only for schedules that do not deadlock when sends block.
+    // Maximum number of sends in flight; beyond it the oldest one is waited
+    // for. 0 for no limit. Only for schedules that do not deadlock when sends
+    // block.
     size_t max_sends = 0;
   };
 
@@ -147,7 +149,8 @@ class RankRun {
   size_t next_ = 0;
   ExecutorStep step_;
   std::vector<at::Tensor> shares_;  // by micro-batch; empty on other ranks
-  // By value: made here but not yet used or sent, and pending.
+  // By value: those made here and not yet used or sent; receives and sends in
+  // flight.
   std::unordered_map<size_t, Made> made_;
   std::unordered_map<size_t, InFlight> receives_, sends_;
   std::deque<size_t> send_order_;       // with max_sends only

@@ -68,7 +68,8 @@ struct ExecutorConfig {
   // the gradient.
   std::function<void(int stage)> on_gradients_ready = {};
   // For comparison: every message is a single element, which preserves the
-  // order of operations; stages compute with small numbers instead.
+  // order of operations; stages compute with small numbers instead of the
+  // received tensors.
   bool skip_communication = false;
 };
 

@@ -80,8 +80,8 @@ class ExecutorSchedulesTest : public testing::TestWithParam<int> {};
 TEST_P(ExecutorSchedulesTest, LossesAndGradientsAreThoseOfOneProcess) {
   const int num_ranks = GetParam();
   std::vector<Schedule> schedules;
-  std::map<std::string, int>
-      shapes;  // per schedule, to verify that each is tested
+  // Number of shapes by schedule, to verify that each is tested.
+  std::map<std::string, int> shapes;
   for (const std::string& name : ScheduleNames()) {
     for (int chunks = 1; chunks <= 2; ++chunks) {
       for (int m = 1; m <= kMaxMicroBatches; ++m) {

@@ -220,7 +220,7 @@ TEST(ExecutorFaultTest, ARankThatIsSilentEndsTheOthersAfterTheTimeout) {
   EXPECT_NE(errors[0], "");
 }
 
-// Rank 0's outputs are never read: only a few of them may be pending.
+// Rank 0's outputs are never read: only a few of them may be in flight.
 TEST(ExecutorFaultTest, EvaluationDoesNotRunFarAheadOfItsReader) {
   const Schedule schedule = TestSchedule("gpipe", {2, 9, 1}).at(0);
   const std::vector<std::string> errors = ErrorsOnRanks(

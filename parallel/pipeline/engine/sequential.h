@@ -49,8 +49,8 @@ class SequentialPipeline {
   // Runs forward and backward of one optimizer step: adds the gradients of the
   // mean loss to those of parameters(), and returns that loss on every rank.
   // `inputs` and `targets`, [micro_batches * b, ...], are read on the first and
-  // the last rank respectively; all ranks must call it. Rethrows the error of a
-  // failed message.
+  // the last rank, respectively; all ranks must call it. Rethrows the error of
+  // a failed message.
   at::Tensor Step(const at::Tensor& inputs, const at::Tensor& targets,
                   const LossFunction& loss);
 
@@ -60,8 +60,8 @@ class SequentialPipeline {
 
   Schedule schedule_;       // including communication
   int64_t batch_size_ = 0;  // examples per step
-  std::vector<std::unique_ptr<LayersStage>>
-      stages_;  // nullptr for stages of other ranks
+  // By stage; nullptr for stages of other ranks.
+  std::vector<std::unique_ptr<LayersStage>> stages_;
   std::unique_ptr<PipelineExecutor> executor_;
 };
 

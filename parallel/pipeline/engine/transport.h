@@ -121,7 +121,7 @@ class GroupTransport : public Transport {
   at::Tensor Exchange(int peer, const at::Tensor& mine, int tag = 0);
 
   // Overwrites every rank's `tensor` with rank `root`'s. All ranks must call it
-  // while nothing is pending.
+  // while nothing is in flight.
   void Broadcast(const at::Tensor& tensor, int root);
 
   // NCCL connects two ranks at their first message and blocks the host of one
@@ -178,11 +178,10 @@ void SumSharedGradient(const Group& pipeline, int peer, int tag,
 
 // Times ping-pong messages between ranks i and i + 1 of the pipeline, of 4
 // bytes and of `message_bytes` (an activation's size; at most 4 MiB are used),
-// and fits alpha + bytes * beta through the medians of half the round
-// calls_per_iteration. Returns the mean over all adjacent pairs, which the fill
-// of a pipeline crosses once each; the same on every rank. Takes about 30 round
-// calls_per_iteration per pair; a rank measures its pairs one after the other.
-// Zero for one rank.
+// and fits alpha + bytes * beta through the medians of half the round-trip
+// times. Returns the mean over all adjacent pairs, which the fill of a pipeline
+// crosses once each; the same on every rank. Takes about 30 round trips per
+// pair; a rank measures its two pairs one after the other. Zero for one rank.
 //
 // All ranks of the pipeline must call it. Rethrows a failed message's error.
 LinkCosts MeasureLink(const Group& pipeline, c10::Device device,
@@ -194,7 +193,7 @@ LinkCosts MeasureLink(const Group& pipeline, c10::Device device,
 LinkCosts MeasureCopies(const std::vector<c10::Device>& devices,
                         int64_t message_bytes);
 
-// Returns the median: the mean of the middle two if even; NaN if empty.
+// For an even number of values the mean of the middle two; NaN without values.
 double Median(std::vector<double> values);
 
 // Fits a line through the two points; neither cost is negative.

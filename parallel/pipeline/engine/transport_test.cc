@@ -56,14 +56,12 @@ TEST(WireBuffersTest, ABufferIsUsedAgainOnceNothingSharesIt) {
   const void* const bytes = first.data_ptr();
   at::Tensor view = FromWire(first);
   first.reset();
-  EXPECT_NE(buffers.Take({2, 3, 4, 5}).data_ptr(),
-            bytes);  // shared by the view
+  EXPECT_NE(buffers.Take({2, 3, 4, 5}).data_ptr(), bytes);  // the view's
   at::Tensor leaf = view.detach().requires_grad_();
   view.reset();
   at::Tensor result = at::sin(leaf);
   leaf.reset();
-  EXPECT_NE(buffers.Take({2, 3, 4, 5}).data_ptr(),
-            bytes);  // shared by its graph
+  EXPECT_NE(buffers.Take({2, 3, 4, 5}).data_ptr(), bytes);  // its graph's
   EXPECT_EQ(buffers.count(), 2);
   result.reset();
   EXPECT_EQ(buffers.Take({2, 3, 4, 5}).data_ptr(), bytes);

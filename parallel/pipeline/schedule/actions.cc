@@ -189,8 +189,8 @@ std::vector<size_t> DryRun(
 
 std::vector<int> IssueOrder(const Schedule& schedule) {
   const Values values(schedule);
-  std::vector<int> there(values.count(),
-                         0);  // times at which values become available
+  // By value, the time at which it becomes available.
+  std::vector<int> there(values.count(), 0);
   std::vector<int> clock(schedule.actions.size(), 0);
   // Messages precede computations that start at the same time, since those may
   // need them. On one rank, a computation that starts at that time follows all

@@ -100,8 +100,8 @@ class Balancer {
 
   std::vector<double> sums_;  // [i]: sum of the first i costs
   std::vector<double> best_;  // [i]: costliest stage of the first i layers
-  std::vector<std::vector<size_t>>
-      starts_;  // of stage 1, 2, ..., by the stage's end
+  // First layers of stage 1, 2, ..., by the stage's end.
+  std::vector<std::vector<size_t>> starts_;
 };
 
 }  // namespace

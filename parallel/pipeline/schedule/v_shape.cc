@@ -96,8 +96,8 @@ std::vector<Action> DualPipeVActions(int rank, int p, int m) {
   // Steady state: one micro-batch down while one returns, then one up.
   for (int i = 0; i <= m - 2 * p + rank; ++i) {
     if (i == 0 && below == 0) {
-      list.Add(kDown,
-               "F");  // not paired: F ends sooner, and all ranks wait for it
+      // Not paired: F alone ends sooner, and all ranks wait for it.
+      list.Add(kDown, "F");
       list.Add(kUp, "B");
     } else {
       list.AddPair(kDown, kUp);

@@ -1,6 +1,5 @@
-// Predicted durations: simulates a schedule without devices, measures the
-// bubbles of simulated or measured timelines, and compares them to the papers'
-// closed forms.
+// Predicted durations of a schedule, simulated without devices; the bubbles of
+// simulated or measured timelines; and the papers' closed forms for comparison.
 #ifndef RANKWISE_PARALLEL_PIPELINE_SIMULATION_SIMULATE_H_
 #define RANKWISE_PARALLEL_PIPELINE_SIMULATION_SIMULATE_H_
 

@@ -45,9 +45,9 @@ constexpr char kOverlapped = '+';
 struct Measures {
   double start = std::numeric_limits<double>::infinity();
   double end = -std::numeric_limits<double>::infinity();
-  double shortest =
-      std::numeric_limits<double>::infinity();  // positive durations only
-  size_t most_spans = 0;                        // on one rank
+  // Shortest positive duration.
+  double shortest = std::numeric_limits<double>::infinity();
+  size_t most_spans = 0;  // on one rank
   std::set<ActionKind> kinds;
   bool several_stages = false;  // on some rank
   bool overlapped = false;      // whether any is

@@ -19,7 +19,7 @@ class Units {
   virtual bool Gathered(size_t unit) const = 0;
   // Requires a unit that is not gathered.
   virtual void StartGather(size_t unit) = 0;
-  // Blocks until a pending all-gather completes.
+  // Blocks until the all-gather completes, if one is in flight.
   virtual void FinishGather(size_t unit) = 0;
   // Discards the gathered copy, if any; ZeRO 3 also frees it.
   virtual void Invalidate(size_t unit) = 0;
@@ -63,7 +63,7 @@ class UnitOrder {
   void EndBackward();
 
   // Starts the unit's reduction; first finishes the oldest one if necessary, so
-  // that at most `prefetch` + 1 are pending.
+  // that at most `prefetch` + 1 are in flight.
   void Reduce(size_t unit);
   // Finishes all reductions. `updates`: an update follows.
   void EndStep(bool updates);

@@ -27,7 +27,7 @@ int64_t PeakOf(const UnitOrderConfig& order) {
 
 TEST(UnitMemoryTest, Zero3HoldsOneUnitTheNextMessageAndTwoReductions) {
   // The gathered unit and its gradients, the message of the next unit, and the
-  // inputs of two pending reduce-scatters.
+  // inputs of two reduce-scatters in flight.
   EXPECT_EQ(PeakOf({.zero = 3}), 400 * (2 + 1 + 2));
   // The units and the gradients stay allocated and are not counted.
   EXPECT_EQ(PeakOf({.zero = 1}), 400 * 2);

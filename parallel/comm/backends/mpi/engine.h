@@ -86,7 +86,7 @@ class MpiWork : public c10d::Work {
  private:
   friend class MpiEngine;
 
-  // Both require that MPI may be called. A failed start counts as an end.
+  // Both require the engine's lock. A failed start counts as an end.
   void Start(const MpiApi& mpi);
   bool HasEnded(const MpiApi& mpi);
   // Wakes waiters. Called once, by the thread that removed the work from the
