@@ -318,8 +318,8 @@ DatasetOr OpenLinearRegression(const DatasetConfig& config, Split split) {
       SeededGenerator(3 * config.seed + (split == Split::kTrain ? 1 : 2));
   const at::Tensor weights = at::randn({kLinearFeatures + 1}, of_weights);
   at::Tensor features = at::randn({size, kLinearFeatures}, of_examples);
-  at::Tensor targets =
-      at::randn({size, 1}, of_examples);  // only the noise so far
+  // At first the noise only.
+  at::Tensor targets = at::randn({size, 1}, of_examples);
   const float* weight = weights.const_data_ptr<float>();
   const float* feature = features.const_data_ptr<float>();
   float* target = targets.mutable_data_ptr<float>();
