@@ -39,8 +39,10 @@ struct ChosenAllReduce {
   std::string line;  // to print once: "all-reduce: hierarchical, ..."; or ""
 };
 
-// Collective over all ranks of the job. InvalidArgument as for
-// HierarchicalGroup, but only for kHierarchical with ranks on several hosts.
+// Collective over all ranks of the job, which `group` must contain unless
+// `kind` is kFlat. InvalidArgument for kHierarchical if hosts have different
+// numbers of ranks, and on a GPU if there are several hosts with several ranks
+// each.
 absl::StatusOr<ChosenAllReduce> ChooseAllReduce(const Group& group,
                                                 AllReduceKind kind);
 

@@ -139,7 +139,7 @@ std::string WhereOf(const RankEnv& env, const RendezvousConfig& config) {
   return absl::StrCat("the store at ", env.master_addr, ":", env.master_port);
 }
 
-// The store without the job's prefix (JobStore).
+// Opens the store, without the job's prefix (JobStore).
 absl::StatusOr<StoreConnection> OpenStores(const RankEnv& env,
                                            const RendezvousConfig& config) {
   try {

@@ -27,7 +27,7 @@ using torch::autograd::variable_list;
 constexpr int kKeysTag = 0, kGradientsTag = 1;
 
 // The computation of a step: this rank's rows from `first_row` on attend to the
-// first `keys` keys held then; `causal`: row i only to keys 0 .. i.
+// first `keys` of the keys held in it; `causal`: row i only to keys 0 .. i.
 struct Step {
   int64_t first_row = 0;
   int64_t keys = 0;

@@ -157,8 +157,8 @@ absl::Status FirstDifference(const std::vector<std::string>& texts,
                    "; build the same model on every rank"));
 }
 
-// Returns the global ranks whose value is not the most frequent one. The first
-// rank's value wins a tie.
+// Returns the ranks, as numbered in the job, whose value is not the most
+// frequent one. The first rank's value wins a tie.
 std::vector<int> Outliers(const std::vector<int64_t>& values,
                           const Group& group) {
   std::map<int64_t, int> counts;

@@ -60,7 +60,7 @@ struct LaunchConfig {
 // If a rank fails and the launcher has received no signal to end, all ranks are
 // restarted, up to `max_restarts` times. TORCHELASTIC_RESTART_COUNT is set as
 // by torchrun; RankEnv describes the failure. There is no restart after
-// kBadUsage, which would recur, or kPreempted. With
+// kBadUsage, which would recur, kPreempted or ForbidRestart (peers.h). With
 // `ranks_save_when_preempted`, SIGTERM and SIGUSR1 are forwarded without a time
 // limit, and the exit code is kPreempted if the ranks end with that code.
 //

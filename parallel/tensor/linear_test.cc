@@ -106,7 +106,8 @@ void ExpectGradients(const Mlp& part, const Mlp& whole, double bound,
 
 TEST(TensorParallelLinearTest, ComputesWhatOneRankDoes) {
   std::vector<Mlp> wholes;
-  // The second's tokens do not divide evenly; the third has fewer than ranks.
+  // The second's tokens do not divide evenly; the third has fewer than
+  // ranks.
   for (const auto& [batch, tokens] :
        std::vector<std::pair<int64_t, int64_t>>{{1, 8}, {2, 7}, {3, 2}}) {
     wholes.push_back(Mlp::Draw(batch, tokens, at::kDouble).Part({}));

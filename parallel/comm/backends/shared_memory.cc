@@ -41,7 +41,7 @@ constexpr int64_t kMostRoomsBytes = int64_t{1} << 34;
 constexpr int64_t kFewestRoomsBytes = int64_t{1} << 30;
 constexpr int64_t kRoomsBytesOfGroup = int64_t{1} << 38;
 constexpr int64_t kAlignment = 64;
-// Checks, with a yield each, before the first sleep.
+// Number of checks, with a yield after each, before the first sleep.
 constexpr int kLooks = 100;
 // Interval between checks that the peers still live.
 constexpr std::chrono::milliseconds kPatience(20);

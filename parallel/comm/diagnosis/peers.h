@@ -29,7 +29,7 @@ struct Pulse {
   // State of a rank as seen by others. A rank publishes the first three.
   enum class Life {
     kAlive,    // for a peer: a heartbeat since the query
-    kFailed,   // a collective has failed there
+    kFailed,   // has reported a failure, even if it has ended since
     kLeft,     // has destroyed its communicator
     kDead,     // reported by the launcher
     kStopped,  // reported by the launcher

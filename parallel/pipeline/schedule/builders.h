@@ -62,7 +62,8 @@ Schedule DualPipeV(int p, int m, int);
 // The best rule for ties depends on the costs: all combinations are planned,
 // and the one that ends first in TimedDryRun is returned. zero_bubble_h1 and
 // zero_bubble_h2 are candidates if they fit the limit, so the result is never
-// slower than these. Takes 25 dry runs, each with a sort of its events.
+// slower than these. Takes up to 26 dry runs, each with a sort of its
+// events.
 Schedule ZeroBubbleAuto(int p, int m, int max_activations,
                         const SimulationCosts& costs);
 

@@ -27,7 +27,8 @@ using Sizes = std::vector<int64_t>;
 using Tensors = std::vector<Tensor>;
 using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
-// Returns `tensor`, whose elements MPI uses in memory order, if it is dense.
+// Returns `tensor`. Throws unless it is dense, since MPI uses its elements in
+// memory order.
 const Tensor& Dense(const Tensor& tensor) {
   TORCH_CHECK(tensor.is_cpu() && tensor.layout() == at::kStrided,
               "backend=mpi carries dense CPU tensors only, not one on ",
@@ -68,7 +69,7 @@ bool Overlap(const Tensor& a, const Tensor& b) {
   return first < second + b.nbytes() && second < first + a.nbytes();
 }
 
-// Number and offset of the elements sent to, or received from, each rank.
+// Numbers and offsets of the elements sent to, or received from, each rank.
 struct Parts {
   // `rows`: rows of `tensor` per rank; empty for equal parts.
   Parts(const Tensor& tensor, const Sizes& rows, int ranks)
