@@ -100,7 +100,7 @@ TEST(CommRecordJson, CollectiveIsTheTextOfTheGrammar) {
             R"("layer":"c10d","ranks":[0,2],"bytes":4096,"count":1024,)"
             R"("dtype":"float32","op":"sum","root":-1,"in_place":true,)"
             R"("in_flight":4,"cache":"cold","sync":"window","launch":1,)"
-            R"("calls_per_iteration":2,"wrong":0,"end":"precise",)"
+            R"("trips":2,"wrong":0,"end":"precise",)"
             R"("seconds":[0.5,0.25,0.125],"start_seconds":[0,1,2.5],)"
             R"("late":[1],"clock_error_seconds":0.0625,"timing":"events",)"
             R"("graph":true,"registered":false,"algorithm":"Ring",)"
@@ -235,12 +235,10 @@ TEST(CommRecordJson, BrokenRecordsSayWhatIsWrong) {
        R"("root" should be an integer of at least -1, not -2)"},
       {ExampleCollective(), R"("in_flight":4)", R"("in_flight":0)",
        "an integer of at least 1, not 0"},
-      {ExampleCollective(), R"("calls_per_iteration":2)",
-       R"("calls_per_iteration":0)",
-       R"("calls_per_iteration" should be above 0)"},
-      {ExampleCollective(), R"("calls_per_iteration":2)",
-       R"("calls_per_iteration":"NaN")",
-       R"("calls_per_iteration" should be above 0)"},
+      {ExampleCollective(), R"("trips":2)", R"("trips":0)",
+       R"("trips" should be above 0)"},
+      {ExampleCollective(), R"("trips":2)", R"("trips":"NaN")",
+       R"("trips" should be above 0)"},
       {ExampleCollective(), R"("ranks":[0,2])", R"("ranks":[0,-2])",
        R"("ranks" should be a list of integers of at least 0, not [0,-2])"},
       {ExampleCollective(), R"("ranks":[0,2])", R"("ranks":0)",

@@ -256,8 +256,8 @@ struct CallDescription {
   int64_t in_flight = 1;         // calls started before the first wait
   std::string cache = "hot";     // or "cold": overwritten before each iteration
   std::string sync = "barrier";  // or "window", "none": how iterations start
-  double calls_per_iteration =
-      1;  // calls per iteration; divides the iteration's time
+  // divides an iteration's time; 2 if half of a round trip is reported
+  double calls_per_iteration = 1;
   std::string timing = "host";  // clock of the times; "events": device events
   bool graph = false;           // each iteration launches a captured graph
   bool registered = false;      // buffers are registered with the library

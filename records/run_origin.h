@@ -47,8 +47,8 @@ std::string NewRunId(absl::Time now);
 // examples whether the batches fit (equal per rank, or equal in total).
 bool FollowsWorldSizeOrOutput(absl::string_view flag);
 
-// Returns 16 hexadecimal digits: 64-bit FNV-1a over "name=value
-// " in name order.
+// Returns 16 hexadecimal digits: 64-bit FNV-1a over "name=value\n" in name
+// order.
 std::string HashFlags(const std::map<std::string, std::string>& flags);
 
 // Computes run->config_hash (all flags) and run->scaling_hash (all flags except

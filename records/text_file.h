@@ -9,10 +9,9 @@
 namespace rankwise {
 
 // Returns the content of a text file of at most 1 GiB, without a byte-order
-// mark and with "
-// " in place of "\r
-// ". NotFound if it does not exist; InvalidArgument for a folder, a larger
-// file, or UTF-16. Messages give the reason; the caller adds the file's name.
+// mark and with "\n" in place of "\r\n". NotFound if it does not exist;
+// InvalidArgument for a folder, a larger file, or UTF-16. Messages give the
+// reason; the caller adds the file's name.
 absl::StatusOr<std::string> ReadTextFile(const std::string& path);
 
 }  // namespace rankwise
