@@ -25,7 +25,7 @@ ABSL_FLAG(std::string, lines, "both",
           "lines along --axis to measure: one (alone), all (at once), both");
 
 // method of measurement
-ABSL_FLAG(int, in_flight, 1, "calls started before the first is waited for");
+ABSL_FLAG(int, in_flight, 1, "calls started before the first wait");
 ABSL_FLAG(std::string, cache, "hot",
           "hot, or cold: overwritten before each iteration");
 ABSL_FLAG(bool, check, true, "check every element of the result");
@@ -36,7 +36,7 @@ ABSL_FLAG(bool, cuda_graph, false, "time replays of 20 rounds in a CUDA graph");
 ABSL_FLAG(bool, registered, false, "buffers are registered with NCCL");
 ABSL_FLAG(bool, nccl_choices, true, "read the algorithm from NCCL's log");
 ABSL_FLAG(int, relaunch, 1, "number of launches of all ranks to compare");
-ABSL_FLAG(int, launch, 0, "set by --relaunch: which launch this is");
+ABSL_FLAG(int, launch, 0, "set by --relaunch: index of this launch");
 
 namespace rankwise::comm_bench {
 namespace {

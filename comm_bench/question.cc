@@ -51,7 +51,7 @@ absl::Status AddFake(const BenchConfig& config, FakeBackendConfig& fake) {
       "time");
 }
 
-// Returns what is known of the ranks before they are launched.
+// Returns the properties of the ranks that are known before the launch.
 Job ExpectedJob(const CommConfig& comm, const LaunchConfig& launch) {
   Job job;
   job.world_size = job.ranks_of_host = launch.nproc;

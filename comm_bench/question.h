@@ -1,5 +1,5 @@
-// The common parts of this folder's binaries: each answers a question by ranks
-// that measure.
+// The common parts of this folder's binaries, each of which answers a question
+// by measurements on several ranks.
 #ifndef RANKWISE_COMM_BENCH_QUESTION_H_
 #define RANKWISE_COMM_BENCH_QUESTION_H_
 

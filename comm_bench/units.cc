@@ -30,8 +30,7 @@ ABSL_FLAG(std::string, replay, "",
 ABSL_FLAG(int, zero, 3,
           "1 or 2, which gather each unit once a step, or 3, which gathers it "
           "for forward and for backward");
-ABSL_FLAG(int, prefetch, 1,
-          "units that are gathered ahead of the one that computes");
+ABSL_FLAG(int, prefetch, 1, "units gathered ahead of the one that computes");
 ABSL_FLAG(std::string, compute_us, "",
           "microseconds that a unit's forward computes, one number or one for "
           "each unit, separated by commas; backward takes twice that");

@@ -67,7 +67,7 @@ struct Call {
   c10::Device device = c10::kCPU;
   // all_to_all_v only: the shares of `count` that each rank sends
   const TrafficMatrix* traffic = nullptr;
-  // source of its buffers; nullptr: the device's usual allocator
+  // source of the buffers; nullptr for the device's usual allocator
   RegisteredMemory* memory = nullptr;
 
   int64_t bytes() const;
@@ -133,8 +133,7 @@ struct Collective {
   bool replayable = false;        // supported by //comm_bench:replay
   bool takes_traffic = false;     // affected by --traffic and --traffic_skew
   int min_world_size = 1;
-  // calls per iteration; divides the iteration's time: 2 for a round trip of
-  // which half is reported
+  // divides an iteration's time: 2 for a round trip of which half is reported
   double calls_per_iteration = 1;
 
   // `count` must be a multiple of this.

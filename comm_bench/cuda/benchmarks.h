@@ -18,7 +18,7 @@
 namespace rankwise::micro {
 
 struct Traffic {
-  int64_t bytes = 0;  // bytes moved per Run, as the limit counts them; 0: none
+  int64_t bytes = 0;  // moved per Run, as the limit counts them; may be 0
   Limit limit;
 };
 

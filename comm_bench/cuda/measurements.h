@@ -77,8 +77,8 @@ enum class LaunchTime {
 };
 
 // Returns a measurement of launching an empty kernel of one thread on the
-// current GPU; Run returns seconds per launch or kernel. Check starts a
-// counting kernel in the same way, and checks the count.
+// current GPU; Run returns seconds per launch or kernel. Check launches
+// counting kernels in the same way, and checks their count.
 std::unique_ptr<Measurement> MakeLaunch(Launching how, LaunchTime what);
 
 // Returns a copy of `bytes` by cudaMemcpyPeerAsync in a stream of GPU `from`,

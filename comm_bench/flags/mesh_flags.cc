@@ -7,7 +7,7 @@
 #include "comm_bench/sweep/refuse.h"
 
 ABSL_FLAG(std::string, mesh, "",
-          "axes with sizes, the last changes fastest: dp:2,tp:2");
+          "axes with sizes, the last varies fastest: dp:2,tp:2");
 ABSL_FLAG(std::string, axis, "",
           "axis of --mesh along which groups communicate");
 

@@ -3,7 +3,7 @@
 #include "records/command_line.h"
 
 ABSL_FLAG(std::string, across, "slowest",
-          "how the ranks' times of one iteration become one: slowest, transfer "
+          "combination of the ranks' times of one iteration: slowest, transfer "
           "(last start to last end), makespan (first start to last end), mean");
 ABSL_FLAG(std::string, csv, "", "file to append the table's rows to");
 

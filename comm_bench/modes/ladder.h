@@ -52,13 +52,13 @@ struct LadderResult {
 
 // Runs all-reduces of `bytes` (rounded up to whole float32) by every rung in
 // turn, round after round, so that disturbances affect all rungs equally.
-// config.iterations counts each rung's, 0: 200; config.warmup likewise, -1: 20.
-// Collective over all ranks of `comm`, which are those of `control`; all return
-// the same. `stop`, set on any rank, ends it early with the results so far.
-// With `events`, seconds are between two events of the device's stream around a
-// rung's work; otherwise the host's, until the device is done. Does not support
-// a backend that simulates its peers. Internal if a rung's result is wrong;
-// failed collectives throw.
+// Each rung has config.iterations iterations (200 if 0) after config.warmup
+// uncounted ones (20 if -1). Collective over all ranks of `comm`, which are
+// those of `control`; all return the same. `stop`, set on any rank, ends it
+// early with the results so far. With `events`, seconds are between two events
+// of the device's stream around a rung's work; otherwise the host's, until the
+// device is done. Does not support a backend that simulates its peers. Internal
+// if a rung's result is wrong; failed collectives throw.
 absl::StatusOr<LadderResult> RunLadder(Communicator& comm, Control& control,
                                        int64_t bytes,
                                        const TimingConfig& config,

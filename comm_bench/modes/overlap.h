@@ -26,9 +26,9 @@ inline double ShareOf(double part, double whole) {
 }
 
 // The first two compare three runs: computation alone, communication alone, and
-// both together. 1: communication costs no time; 0: as much as alone. Negative
-// if both together take longer than one after the other. The original tools
-// clamp at 0 (and IMB at 1).
+// both together. They are 1 if communication costs no time, 0 if it costs as
+// much as alone, and negative if both together take longer than one after the
+// other. The original tools clamp at 0 (and IMB at 1).
 
 // OSU micro-benchmarks: 1 - (all - compute) / comm. The share of communication
 // that costs no time.

@@ -22,8 +22,8 @@ namespace rankwise::comm_bench {
 struct PairConfig {
   int64_t latency_bytes = 8;
   int64_t bandwidth_bytes = 1 << 20;
-  int64_t warmup = 3;       // uncounted round calls_per_iteration per size
-  int64_t iterations = 20;  // counted round calls_per_iteration per size
+  int64_t warmup = 3;              // uncounted round trips per size
+  int64_t iterations = 20;         // counted round trips per size
   c10::Device device = c10::kCPU;  // device of the messages
 };
 
@@ -31,11 +31,10 @@ struct PairConfig {
 struct PairMatrix {
   std::vector<std::vector<double>> latency_seconds;     // half round trip
   std::vector<std::vector<double>> bandwidth_gb_per_s;  // decimal GB
-  // Reach of the 95 % intervals, relative to the value; NaN below
-  // kFewestForInterval round calls_per_iteration.
+  // Distances of the values to the farther ends of their 95 % intervals,
+  // relative to the values; NaN below kFewestForInterval round trips.
   std::vector<std::vector<double>> latency_reach, bandwidth_reach;
-  // round calls_per_iteration timed by this rank: with each higher rank, per
-  // size
+  // round trips timed by this rank: one record per higher rank and size
   std::vector<CollectiveRecord> samples = {};
   int pairs = 0;         // number of measured pairs
   bool stopped = false;  // stopped by `stop`
@@ -60,8 +59,8 @@ PairMatrix MeasurePairs(c10d::ProcessGroup& group, Control& control,
                         const PairConfig& config,
                         const std::atomic<bool>* stop = nullptr);
 
-// Returns the record of successive round calls_per_iteration of `bytes` between
-// `rank` and `peer`, timed by `rank`.
+// Returns the record of successive round trips of `bytes` between `rank` and
+// `peer`, timed by `rank`.
 CollectiveRecord RoundTrips(int rank, int peer, int64_t bytes,
                             std::vector<double> seconds);
 

@@ -145,7 +145,7 @@ TEST(PairMatrixTest, ReadsAsTables) {
             "     1      1.50                         -\n");
 }
 
-// All ranks get the intervals of the lower rank's round calls_per_iteration.
+// All ranks get the intervals of the lower rank's round trips.
 TEST(PairMatrixTest, AMedianHasTheIntervalOfItsRoundTrips) {
   OnRanks(2, [](Communicator& communicator) {
     auto control = MakeGroupControl(communicator.process_group());

@@ -62,7 +62,7 @@ class StepReplay {
   std::vector<Event> events_;
 };
 
-// Seconds per step of each rank, and of the slowest rank.
+// Seconds per step of each rank, and of each step's slowest rank.
 struct ReplayTimes {
   std::vector<Estimate> ranks;
   Estimate slowest;

@@ -39,7 +39,7 @@ struct UnitsConfig {
 struct UnitsWay {
   int prefetch = 0;
   CollectiveRecord own;  // this rank's samples, seconds per step
-  Estimate step;         // of the slowest rank
+  Estimate step;         // of each iteration's slowest rank
 };
 
 // Equal on every rank, except for the samples and sent_bytes.

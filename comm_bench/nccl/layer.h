@@ -44,11 +44,11 @@ std::unique_ptr<Layer> MakeC10dLayer(
 // supports collectives with calls of nccl.h, used by one thread. Collective
 // over all ranks of `control`, which all fail if one does; `ranks` are those of
 // this rank's group (empty: all), and groups are disjoint. Errors contain
-// ncclGetErrorString, ncclGetLastError and the failed call; calls throw them as
-// c10::Error. A dead peer is not detected: waits for the device then block
-// until the process is ended, for example by the launcher. Each registered
-// tensor is a separate ncclMemAlloc, registered with the communicator during
-// its lifetime. Unimplemented in a build without CUDA.
+// the failed call and the texts of ncclGetErrorString and ncclGetLastError;
+// calls throw them as c10::Error. A dead peer is not detected: waits for the
+// device then block until the process is ended, for example by the launcher.
+// Each registered tensor is a separate ncclMemAlloc, registered with the
+// communicator during its lifetime. Unimplemented in a build without CUDA.
 absl::StatusOr<std::unique_ptr<Layer>> ConnectNcclLayer(
     Control& control, const std::vector<int>& ranks, c10::Device device);
 

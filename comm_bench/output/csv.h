@@ -18,9 +18,8 @@ namespace rankwise::comm_bench {
 using CsvContext = std::vector<std::pair<std::string, std::string>>;
 
 // Writes a header and one line per row, quoted as in RFC 4180, lines terminated
-// by '
-// '. Inapplicable fields are empty; numbers read back bit-equal. Each row is
-// one write(2), so that results survive the process. Not thread-safe.
+// by '\n'. Inapplicable fields are empty; numbers read back bit-equal. Each row
+// is one write(2), so that results survive the process. Not thread-safe.
 class CsvWriter {
  public:
   // Creates the file if it is missing (its folder must exist). Appends to a

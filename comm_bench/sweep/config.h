@@ -58,7 +58,7 @@ struct BenchConfig {
   // all_to_all_v: a traffic matrix's file, or the skew of the traffic
   std::string traffic_file;
   double traffic_skew = 0;
-  // ranks per concurrent group; 0: one group of all ranks
+  // ranks per concurrent group; 0 for one group of all ranks
   int group_size = 0;
   // The groups are the lines of this mesh along `axis`. A sweep measures the
   // lines given by `lines` ("both": the first alone, and all); a replay repeats

@@ -50,7 +50,7 @@ int64_t RowCount(const RecordedTransfer& event, int group_size);
 // Returns the table's entry of a collective that can be repeated; nullptr for
 // messages, marks and other collectives.
 const Collective* ReplayableCollective(const RecordedTransfer& event);
-// Whether the event marks the begin or the end of a coalesced launch.
+// Whether the event marks the beginning or the end of a coalesced launch.
 bool IsCoalescingMark(const RecordedTransfer& event);
 // Whether the event is a send or recv.
 bool IsMessage(const RecordedTransfer& event);

@@ -14,8 +14,8 @@
 
 namespace rankwise::comm_bench {
 
-// Returns, on every rank, whether `stop` is set on any of them. nullptr: never
-// set on this rank.
+// Returns, on every rank, whether `stop` is set on any of them; nullptr counts
+// as not set.
 bool AnyStopped(Control& control, const std::atomic<bool>* stop);
 
 // Returns `own` if it is an error, or if the status of every rank is OK.

@@ -25,13 +25,13 @@ enum class Sync {
 };
 
 struct TimingConfig {
-  // Uncounted iterations; -1: until the median of five differs from that of the
-  // previous five by at most a tenth, or for about max_warmup_seconds. At least
-  // one under kWindow, to size the windows.
+  // Uncounted iterations; if -1, until the median of five differs from that of
+  // the previous five by at most a tenth, or for about max_warmup_seconds. At
+  // least one under kWindow, to size the windows.
   int64_t warmup = -1;
   double max_warmup_seconds = 0.1;
 
-  // fixed number of iterations; 0: until precise or out of time
+  // number of iterations; 0 to continue until precise or out of time
   int64_t iterations = 0;
   int64_t min_iterations = 5;  // even if out of time
   int64_t max_iterations = 10000;
