@@ -46,7 +46,7 @@ struct Scenario {
   int repetitions = 5;    // per side
   int cells = 10;
   double factor = 1;     // multiplies B's step times
-  int slower_cells = 0;  // cells at the end to which `factor` applies; 0: all
+  int slower_cells = 0;  // number of last cells with `factor`; 0 for all
   // If not 0, `factor` and noise apply to this exposed communication, and the
   // step takes exactly 0.1 s.
   double exposed_seconds = 0;

@@ -23,21 +23,20 @@
 #include "third_party/absl/status_macros.h"
 
 ABSL_FLAG(std::string, records, "",
-          "what comm_bench wrote with --record: a file, or a folder of *.jsonl "
-          "of several world sizes");
-ABSL_FLAG(std::string, backend, "",
-          "fit the runs over this backend; needed where the records hold "
-          "several");
+          "records of comm_bench (--record): a file, or a folder of *.jsonl of "
+          "several world sizes");
+ABSL_FLAG(
+    std::string, backend, "",
+    "fit the runs over this backend; required if the records have several");
 ABSL_FLAG(std::string, json, "", "file to write the network model to");
 ABSL_FLAG(std::string, astra_sim, "",
           "file to write the network to as ASTRA-sim's analytical network "
           "takes it (YAML)");
 ABSL_FLAG(int64_t, npus, 0,
-          "of --astra_sim: NPUs of the ring; 0: the largest measured world "
-          "size");
+          "NPUs of --astra_sim's ring; 0: the largest measured world size");
 ABSL_FLAG(double, message_bytes, 1 << 20,
-          "of --astra_sim and of the flags for //parallel/pipeline:show: the "
-          "size of messages that the line gives as measured");
+          "message size at which the line of --astra_sim and of the flags for "
+          "//parallel/pipeline:show equals the measurement");
 
 namespace rankwise {
 namespace {

@@ -60,7 +60,7 @@ std::vector<RunTrace> MakeLaunches(const BenchRunForTest& config, int launches,
                                    double launch_deviation, bool tail = false);
 
 // Returns a run with a row per collective and size. Rank 1 is the slowest, the
-// others take half as long; ping_pong has two calls_per_iteration. Iterations
+// others take half as long; ping_pong has 2 calls per iteration. Iterations
 // are `seconds(bytes)` with noise per call, except the last, which takes 100
 // times as long and is listed as late by rank 0 only.
 RunTrace MakeBenchRun(const BenchRunForTest& config);

@@ -22,7 +22,7 @@
 #include "third_party/absl/status_macros.h"
 
 ABSL_FLAG(std::string, by, "commit",
-          "one point of a series is the runs of a commit, or of a UTC day: "
+          "runs of one point of a series: those of a commit, or of a UTC day: "
           "commit, day");
 ABSL_FLAG(std::string, metrics, "step_seconds,peak_bytes,call_seconds",
           "comma-separated metrics of //analysis:compare; empty: all");

@@ -99,7 +99,7 @@ std::vector<LedgerPlace> PlacesOf(const RankTrace& trace,
   return places;
 }
 
-// Whether the records are one of each place.
+// Whether there is exactly one record of each place.
 bool AreOf(absl::Span<const ScheduleRecord> records,
            const std::vector<LedgerPlace>& places) {
   if (records.empty() || records.size() != places.size()) return false;

@@ -282,7 +282,7 @@ TEST(LedgerTest, LatenessAfterTheWaitingIsCarriedOver) {
       }));
   ExpectParts(ledger.critical, {0.11, 0.02, 0, 0, 0});
   EXPECT_NEAR(ledger.imbalance_seconds, 0.11 - 0.105, 1e-12);
-  // Of two randomly late ranks, at least one is late in 3 of 4 steps.
+  // At least one of two randomly late ranks is late in 3 of 4 steps.
   EXPECT_NEAR(ledger.noise_seconds, 0.0075 - 0.005, 1e-12);
 }
 

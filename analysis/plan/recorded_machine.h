@@ -48,9 +48,9 @@ struct RecordedSize {
   // World size to plan for. Uses the computation recorded at the largest world
   // size up to it, or else at the smallest.
   int64_t ranks = std::numeric_limits<int64_t>::max();
-  // ranks per host; 0: the largest number in any run
+  // ranks per host; 0 for the largest number in any run
   int64_t devices_per_node = 0;
-  std::string precision = {};  // of the runs, as in --precision; "": any
+  std::string precision = {};  // of the runs, as in --precision; "" for any
 };
 
 // Duration and work of one micro-batch of one run.

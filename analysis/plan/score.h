@@ -18,9 +18,9 @@ namespace rankwise::plan {
 
 struct ScoreConfig {
   // Fits recorded runs of at most this many ranks and scores the larger ones.
-  // 0: fits the runs without communication and scores all others.
+  // If 0, fits the runs without communication and scores all others.
   int64_t fit_up_to = 0;
-  double memory_bytes = 0;  // memory limit per rank of the choice; 0: no limit
+  double memory_bytes = 0;  // limit per rank for the choice; 0 for no limit
   ThroughputConfig throughput = {};  // of the runs fitted or scored
 };
 

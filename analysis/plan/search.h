@@ -14,7 +14,7 @@ namespace rankwise::plan {
 
 struct SearchConfig {
   int64_t ranks = 1;
-  int64_t global_batch = 1;  // per step
+  int64_t global_batch = 1;  // examples per step
   // from those in builders.h; interleaved_1f1b with 2 to 8 stages per rank
   std::vector<std::string> schedules = {"1f1b", "interleaved_1f1b",
                                         "zero_bubble_h1", "zbv"};

@@ -18,15 +18,15 @@ enum class Recompute {
 // Ranks form the mesh (pp, dp, cp, tp); the last axis varies fastest.
 struct Layout {
   int64_t pp = 1, dp = 1, cp = 1, tp = 1;
-  int zero = 0;                   // ZeRO stage; 0: replicas
+  int zero = 0;                   // ZeRO stage; 0 for replicas
   std::string schedule = "1f1b";  // if pp > 1
-  int64_t chunks = 0;             // stages per rank; 0: the schedule's default
-  int64_t micro_batch = 1;        // examples
-  int64_t micro_batches = 1;      // per step
+  int64_t chunks = 0;         // stages per rank; 0 for the schedule's default
+  int64_t micro_batch = 1;    // examples
+  int64_t micro_batches = 1;  // per step
   Recompute recompute = Recompute::kNone;
   bool sequence_parallel = false;
-  double bucket_bytes = 0;     // of DDP's all-reduces; 0: as recorded
-  int64_t ranks_per_host = 0;  // in order of rank; 0: all on one host
+  double bucket_bytes = 0;     // of DDP's all-reduces; 0 if as recorded
+  int64_t ranks_per_host = 0;  // in order of rank; 0 if all on one host
   bool hierarchical = false;   // ddp's --all_reduce=hierarchical
 
   friend auto operator<=>(const Layout&, const Layout&) = default;

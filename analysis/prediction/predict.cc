@@ -27,17 +27,16 @@
 #include "records/text_file.h"
 #include "third_party/absl/status_macros.h"
 
-ABSL_FLAG(
-    std::string, records, "",
-    "a study's folder, or a file of records: *.jsonl of the trainers, and "
-    "of comm_bench where --link is not given");
+ABSL_FLAG(std::string, records, "",
+          "a study's folder, or a file of records: *.jsonl of the trainers, "
+          "and of comm_bench unless --link is given");
 ABSL_FLAG(std::string, world_sizes, "8,64,1024", "ranks to predict");
 ABSL_FLAG(std::string, link, "",
           "communication cost: ALPHA_US:BETA_NS_PER_BYTE of every call, "
           "or a network's file (docs/cost_model.md); empty: fitted to the "
           "records of comm_bench");
 ABSL_FLAG(int64_t, ranks_per_host, 0,
-          "ranks on each host, in order of rank; 0: all are on one");
+          "ranks on each host, in order of rank; 0: all on one host");
 ABSL_FLAG(std::string, inter_host_link, "",
           "with --ranks_per_host: cost of a message between two hosts, "
           "ALPHA_US:BETA_NS_PER_BYTE (8 ns per byte for 1 Gbit/s); empty: from "
@@ -54,7 +53,7 @@ ABSL_FLAG(int64_t, global_batch, 0,
           "global batch in examples per step; 0: as many per rank as "
           "recorded (with --recommend: times the ranks)");
 ABSL_FLAG(bool, recommend, false,
-          "the fastest layouts of each world size: ddp in other buckets, "
+          "print the fastest layouts of each world size: ddp in other buckets, "
           "pipelines in other schedules, replicas of them");
 ABSL_FLAG(int64_t, warmup_steps, 10, "steps to skip at the start of every run");
 
@@ -140,7 +139,7 @@ absl::StatusOr<NetworkModel> NetworkOf(const std::string& link) {
       absl::StrCat("--link=", link, ": ", network.status().message()));
 }
 
-// Fits the records of comm_bench with at most `most_ranks`; 0: no limit.
+// Fits the records of comm_bench with at most `most_ranks`; 0 for no limit.
 absl::StatusOr<NetworkModel> FittedNetwork(const std::vector<RunTrace>& runs,
                                            const std::string& folder,
                                            int64_t most_ranks) {

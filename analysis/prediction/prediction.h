@@ -160,7 +160,7 @@ bool IsHeldOut(const Cell& cell, int64_t fit_up_to);
 // cells. Cells without a prediction go to Score::left_out. Regrets compare, in
 // each group of points with the same model, precision, ranks, hosts and global
 // batch, the layout predicted to be fastest with the fastest measured, among
-// those that fit into `memory_bytes` per rank (0: no limit).
+// those that fit into `memory_bytes` per rank (0 for no limit).
 Score ScoreHeldOut(absl::Span<const HeldOut> held_out, double memory_bytes);
 
 // Fits to the runs of at most `fit_up_to` ranks, and to those of ddp of any
@@ -178,7 +178,7 @@ absl::StatusOr<Score> ScorePredictions(absl::Span<const RunTrace> runs,
 struct RecommendConfig {
   int64_t world_size = 1;
   int64_t global_batch = 0;       // examples per step
-  double memory_limit_bytes = 0;  // per rank; 0: no limit
+  double memory_limit_bytes = 0;  // per rank; 0 for no limit
   Layout hosts = {};  // ranks_per_host and hierarchical, for all candidates
 };
 
@@ -198,7 +198,7 @@ absl::StatusOr<Recommendation> Recommend(RecordedPredictor& predictor,
 // table, every assumption once, with the layouts it applies to.
 // `one_rank_examples_per_second` is the reference of the efficiency: the rate
 // of one rank with the same batch per rank or, for a constant global batch,
-// with all of it; 0: no efficiency.
+// with all of it; 0 for no efficiency column.
 std::string PredictionTable(absl::Span<const Prediction> predictions,
                             double one_rank_examples_per_second = 0);
 

@@ -16,7 +16,7 @@ namespace rankwise {
 struct LayoutStudyConfig {
   double link_bytes_per_second = 1e10;
   double slower = 0;  // relative extra computation time of rank 2
-  // Memory of a rank. 0: strong scaling with a global batch of 64; otherwise
+  // Memory of a rank. If 0, strong scaling with a global batch of 64; otherwise
   // every layout, and single, uses the largest batch that fits.
   int64_t memory_bytes = 0;
   uint64_t seed = 0;

@@ -21,7 +21,7 @@ struct RunForTest {
   std::string schedule = "";
   int64_t replicas = 1;
   int64_t micro_batches = 4;
-  int64_t tokens_per_example = 0;  // 0: examples are images
+  int64_t tokens_per_example = 0;  // 0 for images
 };
 
 // Returns a run with all ranks and steps: 10 % exposed communication, 5 % data

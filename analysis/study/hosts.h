@@ -19,7 +19,7 @@ struct StudyHosts {
   // trainers launch their own ranks.
   std::string launcher;
   bool slurm = false;              // srun, within an allocation
-  std::vector<std::string> names;  // empty: Slurm's choice
+  std::vector<std::string> names;  // empty if Slurm chooses
   int64_t count = 1;
   int64_t ranks_each = 0;  // maximum; 0 without a launcher
 };
@@ -29,9 +29,9 @@ using Environment = std::function<const char*(const char* name)>;
 
 // `names` is the value of --hosts, "a,b" or "". In a Slurm allocation of
 // several nodes, srun launches the runs, on all of them or on `names`;
-// elsewhere mpirun does, if there are names. `ranks_each` is --ranks_per_host;
-// 0: Slurm's tasks per node. InvalidArgument names the flag to change; NotFound
-// if the launcher is not installed.
+// elsewhere mpirun does, if there are names. `ranks_each` is --ranks_per_host,
+// or 0 for Slurm's tasks per node. InvalidArgument names the flag to change;
+// NotFound if the launcher is not installed.
 absl::StatusOr<StudyHosts> FindHosts(absl::string_view names,
                                      int64_t ranks_each,
                                      const Environment& environment);

@@ -33,8 +33,8 @@ absl::StatusOr<std::vector<Layout>> ParseLayouts(absl::string_view text);
 // Returns the layouts of --layouts=auto: ddp, zero2, zero3, and, at every world
 // size, each mesh with at most two axes that
 // - the model supports: tp within one host, and only if the layers divide; cp
-// only for gpt; for gpt's own sizes, enough heads, tokens and blocks; no more
-// stages than layers, if these are known;
+//   only for gpt; for gpt's own sizes, enough heads, tokens and blocks; no more
+//   stages than layers, if these are known;
 // - divides the batch.
 // The trainer rejects what cannot be checked here.
 std::vector<Layout> AllLayouts(const StudyConfig& config);

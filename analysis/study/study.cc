@@ -55,7 +55,7 @@ ABSL_FLAG(absl::Duration, run_timeout, absl::Minutes(10),
           "time limit of a run");
 ABSL_FLAG(bool, dry_run, false,
           "run nothing: list the runs and their estimated duration");
-ABSL_FLAG(bool, verbose, false, "with --dry_run: the commands too");
+ABSL_FLAG(bool, verbose, false, "with --dry_run: also print the commands");
 ABSL_FLAG(std::string, trainer_dir, "",
           "folder of the trainers' binaries; empty: this build's");
 

@@ -25,11 +25,10 @@
 #include "samplers/datasets/file_datasets.h"
 #include "third_party/absl/status_macros.h"
 
-ABSL_FLAG(
-    std::string, world_sizes, "",
-    "world sizes of every trainer but single; those that cut the model run at "
-    "those above 1; empty: 1,2; with several hosts, powers of two within one "
-    "host, then whole hosts");
+ABSL_FLAG(std::string, world_sizes, "",
+          "world sizes of every trainer but single; those that divide the "
+          "model run only at sizes above 1; empty: 1,2; with several hosts, "
+          "powers of two within one host, then whole hosts");
 ABSL_FLAG(std::string, hosts, "",
           "comma-separated hosts on which mpirun starts the runs; in a Slurm "
           "allocation of several nodes srun is used, on all nodes if empty");
@@ -62,15 +61,13 @@ ABSL_FLAG(std::string, scaling, "strong,weak",
           "strong: constant global batch; weak: constant batch per rank; "
           "fixed_memory: every cell gets the largest batch whose peak memory "
           "stays under --memory_limit, found by short runs");
-ABSL_FLAG(
-    std::string, memory_limit, "",
-    "memory limit of a rank under --scaling=fixed_memory: 4GB, 512MiB; of its "
-    "accelerator where it has one, else of its process");
-ABSL_FLAG(
-    std::string, pipeline_scaling, "",
-    "scaling of trainers that divide the model (all but single, ddp, "
-    "data_parallel and fsdp) instead of --scaling; empty: the same "
-    "without weak, if anything else is left, but as --scaling for --layouts");
+ABSL_FLAG(std::string, memory_limit, "",
+          "memory limit of a rank under --scaling=fixed_memory: 4GB, 512MiB; "
+          "of its accelerator if it has one, else of its process");
+ABSL_FLAG(std::string, pipeline_scaling, "",
+          "scaling of trainers that divide the model (all but single, ddp, "
+          "data_parallel and fsdp) instead of --scaling; empty: --scaling "
+          "without weak if anything else is left, and all of it for --layouts");
 ABSL_FLAG(int64_t, repetitions, 5, "runs of every configuration");
 ABSL_FLAG(
     int64_t, ablations, 3,
@@ -78,7 +75,7 @@ ABSL_FLAG(
     "efficiency: cells without communication, and the base case with their "
     "smaller batches; 0: none");
 ABSL_FLAG(std::string, ablation_schedules, "1f1b",
-          "the --schedules to run them for; empty: none");
+          "those of --schedules for which --ablations are run; empty: none");
 ABSL_FLAG(bool, comm_bench, true,
           "also measure communication at every world size above 1, 15 s each");
 ABSL_FLAG(
@@ -110,7 +107,7 @@ ABSL_FLAG(std::string, backend, "", "the trainers' --backend; empty: auto");
 ABSL_FLAG(std::string, precision, "",
           "fp32, bf16 or, on a GPU, fp16; empty: fp32");
 ABSL_FLAG(std::string, trainer_flags, "",
-          "more flags for every trainer, with spaces between: '--lr=0.01'");
+          "more flags for every trainer, separated by spaces: '--lr=0.01'");
 
 namespace rankwise {
 namespace {

@@ -1,5 +1,5 @@
 // The configuration of a study, and the flags that describe it. study.cc
-// defines the flags for the use and the place of a study.
+// defines those for its folders, timeout and output.
 #ifndef RANKWISE_ANALYSIS_STUDY_STUDY_CONFIG_H_
 #define RANKWISE_ANALYSIS_STUDY_STUDY_CONFIG_H_
 
@@ -56,7 +56,7 @@ struct StudyConfig {
   bool comm_bench = true;
   int64_t traffic_steps = 5;
   int64_t memory_limit_bytes = 0;
-  // Examples per step of the largest run; 0: batch_size * the largest world
+  // Examples per step of the largest run; 0 for batch_size * the largest world
   // size.
   int64_t largest_global_batch = 0;
   std::string trainer_dir;  // folder of the trainers' binaries

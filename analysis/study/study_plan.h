@@ -66,9 +66,9 @@ struct StudyPlan {
 // the batches found), is run once for all of them. In addition,
 // config.ablations times each:
 // - every cell above one rank without communication, except those of
-// data_parallel, fsdp, tensor_parallel and hybrid, which require it;
+//   data_parallel, fsdp, tensor_parallel and hybrid, which require it;
 // - the base trainer on one rank with that cell's batch per rank, or, of a
-// pipeline, per micro-batch;
+//   pipeline, per micro-batch;
 // and, if config.comm_bench is set, comm_bench at every world size above one,
 // min(3, config.repetitions) times: a single launch does not show how launches
 // differ. Requires a config that CheckStudyConfig accepts.

@@ -4,8 +4,8 @@
 #   gate.sh check BASELINE RESULTS [FLAG...]    measures into RESULTS, compares, and writes RESULTS/report.md
 # FLAGs are passed to the study and override those below; give both commands the same ones. GATE_THRESHOLD=0.05 is compare's --threshold,
 # GATE_METRICS=step_seconds,comm_wait_seconds,peak_bytes its --metrics.
-# Exit codes of check, from compare: 0: nothing is worse by more than the threshold; 1: something is; 2: not compared (no baseline, say);
-# 3: cannot say: store a baseline and check with more repetitions (--repetitions=20), on a machine that does nothing else.
+# Exit codes of check, from compare: 0: nothing is worse by more than the threshold; 1: something is; 2: not compared (for example, no baseline);
+# 3: inconclusive ("cannot say"): store a baseline and check with more repetitions (--repetitions=20), on an otherwise idle machine.
 set -euo pipefail
 programs="${RANKWISE_PROGRAMS:-bazel-bin}"
 

@@ -61,7 +61,7 @@ class Attention(nn.Module):
         self.projection = nn.Linear(FEATURES, FEATURES)
 
     def forward(self, x):
-        # Of this rank's heads.
+        # [batch, heads of this rank, tokens, features of a head]
         q, k, v = (y.unflatten(-1, (-1, FEATURES // HEADS)).transpose(1, 2)
                    for y in (self.q(x), self.k(x), self.v(x)))
         y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
@@ -275,7 +275,7 @@ def main():
     trainer.train(launched=process_start(os.getppid()))
     trainer.finish()
     # PyTorch 2.11 sometimes aborts while it destroys Gloo's process groups under fully_shard ("terminate called
-    # without an active exception", 2 of 6 runs). Everything is written: end without that.
+    # without an active exception", 2 of 6 runs). All output is written, so exit without that.
     sys.stdout.flush()
     os._exit(0)
 
