@@ -22,7 +22,7 @@ class Cluster {
  public:
   struct Options {
     int hosts = 2;
-    std::string rate;  // rate of each host's link, in tc's units; "": no limit
+    std::string rate;  // of each host's link, in tc's units; "" for no limit
   };
   explicit Cluster(const Options& options);
 

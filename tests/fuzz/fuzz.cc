@@ -30,12 +30,13 @@
 #include "tests/fuzz/mutate.h"
 #include "tests/fuzz/parser.h"
 
-ABSL_FLAG(std::string, parser, "all", "which, with commas, or all");
+ABSL_FLAG(std::string, parser, "all",
+          "parsers to run, comma-separated, or all");
 ABSL_FLAG(double, seconds, 0, "processor time per parser; 0: --inputs");
 ABSL_FLAG(int64_t, inputs, 1000, "inputs per parser if --seconds is 0");
 ABSL_FLAG(int64_t, first, 0, "number of the first input");
 // The study has a flag named seed.
-ABSL_FLAG(uint64_t, fuzz_seed, 1, "another seed makes other inputs");
+ABSL_FLAG(uint64_t, fuzz_seed, 1, "seed of the mutations");
 ABSL_FLAG(std::string, findings, "",
           "folder for the inputs that fail; empty: a temporary one");
 
@@ -104,7 +105,7 @@ void LimitSeconds(int seconds) {
   setitimer(ITIMER_PROF, &limit, nullptr);
 }
 
-// Returns "", or what is wrong with the result for an input. Seeds are valid.
+// Returns "", or the error in the result for an input. Seeds are valid.
 std::string FaultOf(const Task& task, int64_t number, Progress& progress) {
   const Parts parts = MakeInput(task, number);
   const int64_t before = PeakBytes();

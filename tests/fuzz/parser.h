@@ -34,8 +34,8 @@ struct Parser {
 // Returns the parsers by name.
 const std::vector<Parser>& AllParsers();
 
-// Returns "", or what is wrong with an error message: it does not name a place,
-// or it is not one short line of printable text.
+// Returns "", or the fault of an error message: it does not name a place, or it
+// is not one short line of printable text.
 std::string MessageFault(const Parser& parser, const absl::Status& refused);
 
 // Whether the text is safe to print on a terminal: printable, line by line.

@@ -22,8 +22,8 @@
 
 ABSL_FLAG(int, steps, 50, "optimizer steps of each run; even, 4 or more");
 ABSL_FLAG(std::string, only, "",
-          "a regular expression; only cases in whose name it is found, such as "
-          "GptSgd_Tp2_Single: what is trained, on which layout, against which");
+          "regular expression for the names of the cases to run; a name, such "
+          "as GptSgd_Tp2_Single, consists of task, layout and base");
 
 namespace rankwise {
 namespace {

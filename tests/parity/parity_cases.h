@@ -24,7 +24,7 @@ struct Task {
   std::string name;
   std::vector<std::string> flags = {};
   Bounds bounds = {};     // relative to one process
-  int micro_batches = 0;  // per step; 0: that of RunLength
+  int micro_batches = 0;  // per step; 0 for that of RunLength
   // Whether the bias of the attention's keys is compared. It shifts all scores
   // of a row equally, which softmax cancels: its gradient is zero up to
   // rounding, which Adam turns into full-size steps.
