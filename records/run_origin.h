@@ -26,7 +26,7 @@ struct BuildStamp {
   // Hash of the sources, including uncommitted changes (build_stamp.sh): equal
   // for equal code, regardless of commits. "" if unknown.
   std::string source_hash;
-  // HEAD when the sources were built: 40 digits, or "" if unknown
+  // HEAD when these sources were first built: 40 digits, or "" if unknown
   std::string git_commit;
   // whether the sources equal that commit's: "clean", "modified", "unknown"
   std::string git_state = "unknown";
