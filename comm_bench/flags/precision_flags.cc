@@ -1,9 +1,8 @@
 #include "absl/flags/flag.h"
 #include "comm_bench/flags/flags.h"
 
-ABSL_FLAG(
-    double, precision, 0.05,
-    "stop when the 95 % interval of the median is within this share of it");
+ABSL_FLAG(double, precision, 0.05,
+          "relative 95 % interval of the median to stop at");
 ABSL_FLAG(double, max_seconds, 0.3, "stop measuring a size after this time");
 
 namespace rankwise::comm_bench {

@@ -43,7 +43,7 @@ std::unique_ptr<Layer> MakeC10dLayer(
 // Uses its own communicator of nccl.h, without PyTorch's process group;
 // supports collectives with calls of nccl.h, used by one thread. Collective
 // over all ranks of `control`, which all fail if one does; `ranks` are those of
-// this rank's group (empty: all), and groups are disjoint. Errors contain
+// this rank's group (empty if all), and groups are disjoint. Errors contain
 // the failed call and the texts of ncclGetErrorString and ncclGetLastError;
 // calls throw them as c10::Error. A dead peer is not detected: waits for the
 // device then block until the process is ended, for example by the launcher.
@@ -95,8 +95,8 @@ class Calls {
   void Fill();
 
   // Captures the calls, once for Run and kGraphRounds times for RunRounds,
-  // which then replay them. The calls must have been made before, as libraries
-  // perform setup in the first call that cannot be captured. Returns the
+  // which then replay them. The calls must have been made before, because
+  // the first call performs setup that cannot be captured. Returns the
   // graph's error, or Unimplemented.
   absl::Status Capture(const GraphMaker& make);
 

@@ -14,7 +14,7 @@ namespace rankwise::comm_bench {
 
 struct PeerCeiling {
   double bytes_per_second = 0;  // of the slowest pair; 0 if unknown
-  std::string text;             // fact: the pair, or why there is no rate
+  std::string text;  // for a line of facts: the pair, or why there is no rate
 };
 
 // Describes copies between all pairs, at least one: "45.2 GB/s from GPU 0 to 3,

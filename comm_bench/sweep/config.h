@@ -83,9 +83,9 @@ struct BenchConfig {
   // records
   int64_t gemm_size = 512;
   std::string replay_file;
-  // units: bytes of each (empty: those of replay_file), ZeRO stage, units
+  // units: bytes of each (if empty, those of replay_file), ZeRO stage, units
   // gathered ahead, and seconds of forward computation, one number for all
-  // units or one each (empty: none)
+  // units or one each (if empty, none)
   std::vector<int64_t> units;
   int zero = 3;
   int prefetch = 1;

@@ -30,7 +30,7 @@ Row Assemble(const CallDescription& call, const Series& series, int rank,
 
 // Collective over all ranks of `control`. `layer` belongs to this rank's group:
 // that of all ranks, or one of several disjoint groups of equal size that run
-// concurrently; `ranks` are the group's job ranks (empty: all). `control` has
+// concurrently; `ranks` are the group's job ranks (empty if all). `control` has
 // all ranks, or those of a group, which then runs alone. If calls cannot be
 // captured or buffers cannot be registered on one rank, fails on all ranks,
 // each with its own reason. Throws the exceptions of failed calls.

@@ -41,8 +41,8 @@ struct SweepCase {
 enum class Turn { kFirstGroup, kAllGroups };
 
 struct Plan {
-  // Concurrent groups of a sweep, as job ranks, rank 0 in the first; empty: one
-  // group of all ranks.
+  // Concurrent groups of a sweep, as job ranks, rank 0 in the first; empty for
+  // one group of all ranks.
   std::vector<std::vector<int>> groups = {};
   std::vector<Turn> turns = {Turn::kAllGroups};  // for a sweep's calls
   // of a group; uniform except for all_to_all_v
