@@ -23,7 +23,7 @@ struct HistoryConfig {
   RecordSetConfig records;              // how runs are measured
   bool by_day = false;                  // a point is a UTC day, not a commit
   double alpha = 0.05;                  // probability of any false change
-  std::vector<std::string> metrics;     // names of kMetrics; empty: no series
+  std::vector<std::string> metrics;     // names of kMetrics
   std::set<std::string> ignored_flags;  // trainer flags that may differ
 };
 

@@ -42,8 +42,8 @@ struct StepParts {
   double bubble = 0;
 };
 
-// Ranges of StepParts' exposed communication, assuming the step's relative
-// error for each part, plus its communication costs.
+// Ranges of StepParts' exposed communication: each part is assumed to have the
+// step's relative error, in addition to that of its communication costs.
 struct ExposedIntervals {
   Interval tp = {}, cp = {}, pp = {}, dp = {};
 };

@@ -24,8 +24,8 @@ class StudyTest : public testing::Test {
   // a flag wins.
   std::string CommandLine(const std::string& flags) const;
   Outcome Study(const std::string& flags) const;
-  // Runs the study with only the stand-ins and `flags`. Both functions disable
-  // the report unless --report is passed.
+  // Runs the study with only the flags for the fakes, and `flags`. Both
+  // functions disable the report unless --report is passed.
   Outcome BareStudy(const std::string& flags) const;
 
   // Counts the files in out/ with this extension.
