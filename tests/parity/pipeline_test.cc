@@ -260,7 +260,8 @@ TEST(PipelineRecordsTest, OnePerRankAndStepThatAddsUp) {
   EXPECT_EQ(seen.size(), 14u);
 }
 
-// Like two processes; the slots alternate.
+// Every stage has records like those of a rank; the stages compute one at a
+// time.
 TEST(PipelineRecordsTest, OneProcessTellsOfEveryRank) {
   const Trained run = TrainSevenSteps(1, {"--devices=cpu,cpu"});
   std::set<std::pair<int64_t, int64_t>> seen;
