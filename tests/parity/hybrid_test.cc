@@ -1,4 +1,4 @@
-// Tests that dividing a model among ranks does not change what it learns: with
+// Tests that dividing a model among ranks does not change its training: with
 // equal seed and global batch, every layout must have the losses, weights and
 // evaluations of one process, up to rounding. //tests/parity compares more
 // layouts over more steps.
