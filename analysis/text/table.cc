@@ -119,16 +119,18 @@ std::string TableText(const Table& table) {
     if (leads && table.columns[i].flags & kLeft) ++left;
   }
   TextTable text(std::move(header), left);
-  for (const std::vector<Figure>& row : table.rows) {
+  for (size_t row = 0; row < table.rows.size(); ++row) {
+    if (table.hidden_rows.contains(row)) continue;
     std::vector<std::string> cells;
-    for (const size_t i : shown) cells.push_back(row[i].text);
+    for (const size_t i : shown) cells.push_back(table.rows[row][i].text);
     text.AddRow(std::move(cells));
   }
   return text.ToString();
 }
 
 std::string TerminalText(const Table& table) {
-  if (table.rows.empty() || !table.on_terminal) return "";
+  const bool is_hidden = table.rows.size() == table.hidden_rows.size();
+  if (is_hidden || !table.on_terminal) return "";
   return absl::StrCat(table.caption, table.caption.empty() ? "" : "\n", "\n",
                       TableText(table), table.notes, "\n");
 }
