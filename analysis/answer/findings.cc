@@ -216,7 +216,8 @@ Finding WhatCostsMost(const Answer& answer) {
                           ": no cause costs a point or more beyond noise.");
     } else if (is_nearest) {
       sentences.push_back(absl::StrFormat(
-          "%s: %s of the ideal speed; %s costs most, %.1f points (%s a step).",
+          "%s: %s of the ideal speed; largest loss: %s, %.1f points (%s a "
+          "step).",
           name, PercentText(OfTheIdealSpeed(*waterfall)),
           LossName(largest->cause), 100 * largest->efficiency_points,
           InMilliseconds(largest->seconds)));

@@ -83,12 +83,12 @@ std::string WithLessMemory(const LayoutRow& row, const LayoutRow& than) {
                       MegabytesText(than.cell->peak_bytes));
 }
 
-// "fsdp"; "4 others, the nearest of which is fsdp".
-std::string Others(const Rows& rows) {
+// "fsdp"; "4 of the 5 others, the nearest of which is fsdp".
+std::string Others(const Rows& rows, size_t all) {
   const std::string nearest = rows.front()->cell->Trainer();
   if (rows.size() == 1) return nearest;
-  return absl::StrCat(rows.size(), " others, the nearest of which is ",
-                      nearest);
+  return absl::StrCat(rows.size(), " of the ", all,
+                      " others, the nearest of which is ", nearest);
 }
 
 // Which to use; the table has the figures. A layout counts as fast as the
@@ -124,10 +124,11 @@ std::string Advice(const LayoutComparison& layouts) {
   if (!doubtful.empty()) {
     absl::StrAppend(&text, " The runs vary too much to say that ",
                     as_fast.size() == 1 ? "it is" : "they are", " faster than ",
-                    Others(doubtful), "; add --repetitions.");
+                    Others(doubtful, all.size() - 1), "; add --repetitions.");
   } else if (as_fast.size() == 1 && has_intervals) {
     absl::StrAppend(&text, " It is faster than ",
-                    Others(Rows(all.begin() + 1, all.end())), ".");
+                    Others(Rows(all.begin() + 1, all.end()), all.size() - 1),
+                    ".");
   }
   if (!has_intervals) {
     text += " One run each gives no interval: repeat them (--repetitions).";

@@ -185,8 +185,8 @@ void AddWords(Answer& answer, const std::string& name) {
        "4.31 times as fast as single on 1 rank (ideal 8): 53.9 % efficiency, "
        "95 % interval [51.7, 55.5]."},
       {"What costs most",
-       "ddp on 8 ranks, weak scaling: 53.9 % of the ideal speed; exposed "
-       "communication along dp costs most, 21.4 points (15.1 ms a step)."},
+       "ddp on 8 ranks, weak scaling: 53.9 % of the ideal speed; largest loss: "
+       "exposed communication along dp, 21.4 points (15.1 ms a step)."},
       {"What to change",
        absl::StrCat("Larger buckets, or fewer of them.", name)},
   };

@@ -6,7 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -102,9 +101,11 @@ void Table::Add(std::string header, std::string names, Figure figure, int flags,
 
 bool Table::Shows(size_t column, ColumnFlags flag) const {
   if (columns[column].flags & flag) return false;
-  return absl::c_any_of(rows, [&](const std::vector<Figure>& row) {
-    return row[column].text != columns[column].silent;
-  });
+  for (size_t row = 0; row < rows.size(); ++row) {
+    if (flag == kNotOnTerminal && hidden_rows.contains(row)) continue;
+    if (rows[row][column].text != columns[column].silent) return true;
+  }
+  return false;
 }
 
 std::string TableText(const Table& table) {

@@ -67,6 +67,9 @@ TEST(Table, ARowThatIsHiddenFromTerminalsIsInTheFile) {
             "--------------------------\n"
             "ddp     12.35  [6.2, 24.7]\n");
   EXPECT_EQ(TableCsv(table), TableCsv(Times()));
+  table.rows[1][3] = Whole(2);
+  EXPECT_FALSE(table.Shows(3, kNotOnTerminal));
+  EXPECT_TRUE(table.Shows(3, kNotOnPage));
   table.hidden_rows.insert(0);
   EXPECT_EQ(TerminalText(table), "");
 }
