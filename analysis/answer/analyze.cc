@@ -98,10 +98,6 @@ class Analysis {
     AddPictures();
     WriteNotes();
     answer_->findings = FindingsOf(*answer_);
-    for (Finding& finding :
-         LearningFindings(answer_->cells, runs_, config_.target_loss)) {
-      answer_->findings.push_back(std::move(finding));
-    }
     return std::move(answer_);
   }
 
@@ -282,11 +278,14 @@ class Analysis {
     }
   }
 
-  // For each cell that is compared: the losses of its first repetition, and the
-  // timeline and the layers of the last repetitions that recorded them.
+  // For each cell that is compared: how it learns, the losses of its first
+  // repetition, and the timeline and the layers of the last repetitions that
+  // recorded them.
   void AddPictures() {
+    answer_->target_loss = config_.target_loss;
     for (const Cell& cell : answer_->cells) {
       if (cell.IsAblation()) continue;
+      answer_->learning.push_back(LearningOf(cell, runs_, config_.target_loss));
       answer_->losses.push_back(CurveOf(cell, runs_[cell.run_indices.front()]));
       TimelinePicture picture;
       std::vector<LayerRecord> layers;

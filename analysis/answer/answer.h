@@ -88,6 +88,15 @@ struct CellStraggler {
   Straggler straggler;
 };
 
+// How soon a cell's runs reach a loss, and how stale their gradients were.
+struct CellLearning {
+  const Cell* cell = nullptr;
+  // To Answer::target_loss, of the runs that reached it.
+  std::vector<double> seconds = {};
+  double examples_per_second = 0;  // median over runs, while all ranks train
+  Staleness staleness = {};        // empty without parameter servers
+};
+
 // A layout of ranks against the fastest of its LayoutComparison.
 struct LayoutRow {
   const Cell* cell = nullptr;
@@ -137,6 +146,8 @@ struct Answer {
   std::vector<Score> scores;
   std::vector<Prediction> predictions;  // of sizes that were not run
   std::vector<LossCurve> losses;
+  double target_loss = 0;              // as in AnswerConfig
+  std::vector<CellLearning> learning;  // ablations left out
   std::vector<Finding> findings;
   std::vector<std::string> notes;  // refusals, runs left out, warnings
 };
@@ -182,15 +193,16 @@ std::vector<LayoutComparison> CompareLayouts(const Answer& answer);
 // finding.
 std::vector<Finding> FindingsOf(const Answer& answer);
 
-// Two findings of FindingsOf: the predictions, and their accuracy so far.
+// Of FindingsOf: the predictions, their accuracy so far, the time to the target
+// loss, and the staleness of gradients.
 Finding WhatComesNext(const Answer& answer);
 Finding HowFarToTrust(const Answer& answer);
+Finding TimeToLoss(const Answer& answer);
+Finding HowStale(const Answer& answer);
 
-// The time to a training loss next to the throughput, if `target_loss` is above
-// 0, and how stale gradients were, if any run had parameter servers.
-std::vector<Finding> LearningFindings(absl::Span<const Cell> cells,
-                                      absl::Span<const RunTrace> runs,
-                                      double target_loss);
+// `runs` are those that `cell` was grouped from.
+CellLearning LearningOf(const Cell& cell, absl::Span<const RunTrace> runs,
+                        double target_loss);
 
 // "strong scaling", "fixed memory".
 std::string ScalingTitle(Scaling scaling);

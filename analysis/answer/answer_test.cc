@@ -13,6 +13,7 @@
 #include "absl/strings/match.h"
 #include "analysis/cost_model/runs_for_test.h"
 #include "analysis/runs/trace_for_test.h"
+#include "analysis/text/table.h"
 
 namespace rankwise {
 namespace {
@@ -387,16 +388,89 @@ TEST(Answer, FindingsNameTheLargestLossAndARemedy) {
     }
   }
   const auto answer = Analyze(runs, {});
-  std::string told, change;
-  for (const Finding& finding : answer->findings) {
-    if (finding.title == "What costs most") told = finding.text;
-    if (finding.title == "What to change") change = finding.text;
+  EXPECT_THAT(
+      FindingOf(*answer, "What costs most"),
+      AllOf(HasSubstr("ddp on 2 ranks, strong scaling"), HasSubstr("80.0 %"),
+            HasSubstr("exposed communication along dp"),
+            HasSubstr("19.2 points"), HasSubstr("12 ms")));
+  EXPECT_THAT(AnswerText(*answer),
+              ContainsRegex("\nddp +2 +32 +strong +80.0 % +exposed "
+                            "communication along dp +19.2 +12.00 +.12.00, "
+                            "12.00. +not all causes separated"));
+  EXPECT_THAT(FindingOf(*answer, "What to change"),
+              HasSubstr("Against exposed communication along dp: "));
+}
+
+Loss MakeLoss(LossCause cause, double points, double within) {
+  return {cause,
+          points / 10,
+          points,
+          {(points - within) / 10, (points + within) / 10}};
+}
+
+// A cause that costs most is told, one within noise or below a point is not,
+// and the page has them all.
+TEST(Answer, OnlyNotableLossesAreOnTheTerminal) {
+  const auto answer = Analyze(Study(), {});
+  ASSERT_THAT(answer->waterfalls, SizeIs(1));
+  answer->waterfalls[0].losses = {MakeLoss(LossCause::kBubble, 0.09, 0.1),
+                                  MakeLoss(LossCause::kNoise, 0.008, 0.001),
+                                  MakeLoss(LossCause::kDataWait, -0.03, 0.01),
+                                  MakeLoss(LossCause::kImbalance, 0.05, 0.01)};
+  const std::string text = AnswerText(*answer);
+  const std::string ddp = "\nddp +2 +32 +strong +80.0 % +";
+  EXPECT_THAT(
+      text, ContainsRegex(ddp + "imbalance between ranks +5.0 +5.00 .*" + ddp +
+                          "waiting for data +-3.0 +-3.00 +.-4.00, "
+                          "-2.00."));
+  EXPECT_THAT(text, Not(ContainsRegex(ddp + "pipeline bubble")));
+  EXPECT_THAT(text, Not(ContainsRegex(ddp + "noise")));
+  EXPECT_THAT(TablesOf(*answer),
+              Contains(AllOf(Field(&Table::id, "waterfall-table"),
+                             Field(&Table::rows, SizeIs(4)))));
+  const auto told = [&answer] {
+    answer->findings = FindingsOf(*answer);
+    return FindingOf(*answer, "What costs most");
+  };
+  EXPECT_THAT(told(), HasSubstr("imbalance between ranks"));
+  answer->waterfalls[0].losses.pop_back();
+  EXPECT_THAT(told(), HasSubstr("no cause costs a point or more beyond noise"));
+}
+
+TEST(Answer, HasTheTimeToALossAndTheStalenessOfGradients) {
+  std::vector<RunTrace> runs = Study();
+  UpdateRecord late, in_time;
+  late.round = late.version = in_time.round = in_time.version = 4;
+  late.read_version = in_time.read_version = in_time.read_round = 3;
+  for (RunTrace& run : runs) {
+    const bool has_server = run.ranks.size() == 2;
+    if (has_server) run.ranks[0].updates = {late, in_time};
+    for (RankTrace& rank : run.ranks) {
+      for (StepRecord& step : rank.steps) step.loss = has_server ? 0.5 : 2;
+    }
   }
-  EXPECT_THAT(told,
-              HasSubstr("ddp on 2 ranks, strong scaling: 80.0 % of the ideal "
-                        "speed. It loses 19.2 points to exposed communication "
-                        "along dp (12 ms [12, 12] a step)"));
-  EXPECT_THAT(change, HasSubstr("Against exposed communication along dp: "));
+  AnswerConfig config;
+  config.target_loss = 1;
+  const auto answer = Analyze(runs, config);
+  ASSERT_THAT(answer->learning, SizeIs(2));
+  const std::string text = AnswerText(*answer);
+  EXPECT_THAT(text,
+              ContainsRegex("\nddp on 2 ranks, batch [0-9]+ +3 +3 +0.62 "));
+  EXPECT_THAT(text, ContainsRegex("\nsingle on 1 rank, batch 64 +3 +0 +- "));
+  EXPECT_THAT(text, ContainsRegex(" in +0 +3 +at most\n"));
+  EXPECT_THAT(text, ContainsRegex(" rounds +50.0 % +50.0 % +3\n"));
+  EXPECT_THAT(text, ContainsRegex(" updates +100.0 % +- +0\n"));
+  EXPECT_THAT(FindingOf(*answer, "Time to a training loss of 1"),
+              AllOf(HasSubstr("ddp on 2 ranks"), HasSubstr("0.62 s")));
+  EXPECT_THAT(
+      FindingOf(*answer, "How stale gradients were when they were applied"),
+      AllOf(HasSubstr("ddp on 2 ranks"), HasSubstr("3 rounds")));
+  config.target_loss = 0.1;
+  EXPECT_THAT(
+      FindingOf(*Analyze(runs, config), "Time to a training loss of 0.1"),
+      HasSubstr("No run"));
+  EXPECT_THAT(Analyze(Study(), {})->findings,
+              Not(Contains(Field(&Finding::title, HasSubstr("stale")))));
 }
 
 }  // namespace

@@ -63,7 +63,7 @@ std::vector<Table> TablesOf(const Answer& answer) {
   for (std::vector<Table> part :
        {ScalingTables(answer), PlannerTables(answer),
         PipelineTables(answer.cells), LedgerTables(answer), CostTables(answer),
-        LayerTables(answer)}) {
+        LayerTables(answer), LearningTables(answer)}) {
     absl::c_move(part, std::back_inserter(tables));
   }
   std::erase_if(tables, [](const Table& table) { return table.rows.empty(); });

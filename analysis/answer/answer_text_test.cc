@@ -12,6 +12,8 @@
 namespace rankwise {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -74,6 +76,33 @@ TEST(FindingsOf, APredictionsIntervalIsCalledWhatItIs) {
   EXPECT_THAT(sentence(), HasSubstr("(range, if launches alike: [90, 110])"));
   prediction.examples_interval.high = std::numeric_limits<double>::infinity();
   EXPECT_THAT(sentence(), HasSubstr("(range, if launches alike: from 90 up)"));
+}
+
+TEST(AnswerText, PredictionsOfAllSizesAreRowsAndTheirExtrapolationsNotes) {
+  const auto answer = Analyze(Study(), {});
+  for (int64_t ranks : {4, 8}) {
+    Prediction& one = answer->predictions.emplace_back();
+    one.layout.dp = ranks;
+    one.layout.micro_batch = 32;
+    one.step_seconds = 0.1;
+    one.examples_per_second = 320.0 * static_cast<double>(ranks);
+    one.examples_interval = {300.0 * static_cast<double>(ranks),
+                             330.0 * static_cast<double>(ranks)};
+    one.extrapolations = {"ddp ran on no more than 2 ranks"};
+    one.conditions = {"launches alike"};
+  }
+  EXPECT_THAT(WhatComesNext(*answer).text,
+              AllOf(HasSubstr("batch of 32 per rank"), HasSubstr("1280 "),
+                    HasSubstr("[1200, 1320]"), HasSubstr("on 4 ranks"),
+                    Not(HasSubstr("8 ranks"))));
+  const std::string text = AnswerText(*answer);
+  EXPECT_THAT(text, ContainsRegex("\nddp x8 \\* +8 +32 +100.00 .* +2560 "
+                                  "+.2400, 2640. +range, if launches alike "));
+  const std::string note =
+      "\n* Beyond what was measured: ddp ran on no more than 2 ranks.\n";
+  const size_t at = text.find(note);
+  ASSERT_NE(at, std::string::npos) << text;
+  EXPECT_EQ(text.find(note, at + 1), std::string::npos) << text;
 }
 
 TEST(AnswerText, RatesCountTokensOrWhereCellsDifferExamples) {
@@ -279,9 +308,9 @@ TEST(AnswerText, ABaseOfASmallerBatchExplainsALossAndHidesNone) {
   EXPECT_THAT(text, Not(HasSubstr("\nddp      weak         2          32")));
   EXPECT_THAT(text, Not(HasSubstr("\nsingle   base         1          32")));
   // 60 ms for half the examples of 100 ms: 10 of 62.5, of which 85 % computes.
-  EXPECT_THAT(
-      text,
-      HasSubstr("13.6 points to smaller batches (8.5 ms [8.5, 8.5] a step)"));
+  EXPECT_THAT(text,
+              ContainsRegex("\nddp +2 +32 +strong +80.0 % +smaller batches "
+                            "+13.6 +8.50 +.8.50, 8.50."));
 }
 
 TEST(AnswerText, RefusalsAreSaidUnderTheTable) {

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "analysis/answer/answer.h"
@@ -75,37 +76,51 @@ Table CostTable(const Answer& answer) {
 // `scored`: nullptr if the size was not measured.
 void AddPrediction(const Prediction& prediction, const ScoredPrediction* scored,
                    Table& table) {
-  const double unknown = std::nan("");
-  std::vector<std::string> assumptions = prediction.extrapolations;
-  assumptions.insert(assumptions.end(), prediction.assumptions.begin(),
-                     prediction.assumptions.end());
+  const double measured =
+      scored == nullptr ? std::nan("") : scored->measured_seconds;
   const bool judged = scored != nullptr && scored->counts_for_coverage;
   const std::string unit = prediction.unit.RateName();
+  const std::string name = prediction.layout.Name();
+  for (const std::string& line : prediction.extrapolations) {
+    const std::string note =
+        absl::StrCat("* Beyond what was measured: ", line, ".\n");
+    if (!absl::StrContains(table.notes, note)) table.notes += note;
+  }
   table.AddRow();
-  table.Add("layout", "layout", Word(prediction.layout.Name()), kLeft);
+  table.Add("layout", "layout",
+            {absl::StrCat(name, prediction.extrapolated() ? " *" : ""), {name}},
+            kLeft);
   table.Add("ranks", "ranks", Whole(prediction.layout.ranks()));
+  table.Add("batch", "micro_batch", Whole(prediction.layout.micro_batch));
   table.Add("step ms", "predicted_seconds",
             Milliseconds(prediction.step_seconds));
-  table.Add("interval", "predicted_seconds_low,predicted_seconds_high",
+  table.Add("step interval", "predicted_seconds_low,predicted_seconds_high",
             Ends(prediction.step_interval, MillisecondsColumn));
   table.Add(unit, RateName(unit),
             Fixed(prediction.unit.Rate(prediction.examples_per_second), 0));
+  table.Add("rate interval", "rate_low,rate_high", RateEnds(prediction));
+  table.Add("interval is", "interval_is",
+            Word(IntervalKind(prediction.conditions)));
   table.Add("exposed comm ms", "exposed_comm_seconds",
             Milliseconds(prediction.exposed_comm_seconds));
+  table.Add("link ms", "link_seconds", Milliseconds(prediction.link_seconds), 0,
+            MillisecondsColumn(0));
   table.Add("bubble ms", "bubble_seconds",
-            Milliseconds(prediction.bubble_seconds));
-  table.Add("peak MB", "peak_bytes", Megabytes(prediction.peak_bytes));
-  table.Add(
-      "measured ms", "measured_seconds",
-      Milliseconds(scored == nullptr ? unknown : scored->measured_seconds));
+            Milliseconds(prediction.bubble_seconds), 0, MillisecondsColumn(0));
+  table.Add("peak MB", "peak_bytes", Megabytes(prediction.peak_bytes), 0, "-");
+  table.Add("measured ms", "measured_seconds", Milliseconds(measured), 0, "-");
   table.Add("error", "error",
-            SignedShare(scored == nullptr ? unknown : scored->Error()));
+            SignedShare(prediction.step_seconds / measured - 1), 0, "-");
   table.Add("in the interval", "covered",
             Word(!judged               ? ""
                  : scored->IsCovered() ? "yes"
-                                       : "no"));
+                                       : "no"),
+            0, "");
+  table.Add("extrapolated", "extrapolations",
+            Word(absl::StrJoin(prediction.extrapolations, "; ")), kInFile);
   table.Add("assumptions", "assumptions",
-            Word(absl::StrJoin(assumptions, "; ")), kWrapped | kNotOnTerminal);
+            Word(absl::StrJoin(prediction.assumptions, "; ")),
+            kWrapped | kNotOnTerminal, "");
 }
 
 Table PredictionsTable(const Answer& answer) {

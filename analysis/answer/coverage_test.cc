@@ -16,6 +16,7 @@
 #include "analysis/answer/answer.h"
 #include "analysis/runs/run_trace.h"
 #include "analysis/runs/trace_for_test.h"
+#include "analysis/text/table.h"
 #include "records/record_writer.h"
 #include "records/run_origin.h"
 
@@ -100,7 +101,8 @@ int CountCovering(const std::string& path) {
   AnswerConfig config;
   config.throughput.warmup_steps = 0;
   config.bootstrap.resamples = 1;  // laws of scaling are not judged here
-  const std::string text = AnswerText(*Analyze(*std::move(runs), config));
+  const std::string text =
+      TableText(TablesOf(*Analyze(*std::move(runs), config)).front());
   const std::vector<std::string> lines = absl::StrSplit(text, '\n');
   int studies = 0, covering = 0;
   for (const std::string& line : lines) {

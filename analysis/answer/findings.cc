@@ -1,8 +1,10 @@
 #include <algorithm>
 #include <cmath>
-#include <iterator>
 #include <map>
+#include <set>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
@@ -18,9 +20,8 @@
 namespace rankwise {
 namespace {
 
-constexpr double kWorthSaying = 0.01;  // of the ideal speed
-constexpr size_t kNamedCauses = 3;
-constexpr size_t kReportedLayouts = 3;  // of a way of scaling
+constexpr double kNotable = 0.01;      // of the ideal speed
+constexpr size_t kNotableLayouts = 3;  // of a way of scaling
 
 // "12.3 ms"
 std::string InMilliseconds(double seconds) {
@@ -113,91 +114,14 @@ Finding HowWellItScales(const Answer& answer) {
   return {"How well it scales", absl::StrJoin(sentences, "\n")};
 }
 
-// "a", "a and b", "a, b and c"
-std::string Listed(const std::vector<std::string>& items) {
-  if (items.size() < 2) return absl::StrJoin(items, "");
-  return absl::StrCat(
-      absl::StrJoin(items.begin(), std::prev(items.end()), ", "), " and ",
-      items.back());
-}
-
-// The losses beyond noise, largest first.
-std::vector<Loss> LargestFirst(const Waterfall& waterfall) {
-  std::vector<Loss> losses = waterfall.losses;
-  std::erase_if(losses, [](const Loss& loss) { return loss.IsWithinNoise(); });
-  absl::c_stable_sort(losses, [](const Loss& a, const Loss& b) {
-    return a.efficiency_points > b.efficiency_points;
-  });
-  return losses;
-}
-
-// "19.2 points to exposed communication along dp (12 ms [11.2, 12.8] a step)".
-// Gains are written as absolute values.
-std::string PointsText(const Loss& loss) {
-  const bool gained = loss.seconds < 0;
-  const Interval& signed_ends = loss.interval;
-  const Interval ends =
-      gained ? Interval{-signed_ends.high, -signed_ends.low} : signed_ends;
-  return absl::StrFormat(
-      "%.1f points %s %s (%s%s a step)", 100 * std::abs(loss.efficiency_points),
-      gained ? "by" : "to", LossName(loss.cause),
-      InMilliseconds(std::abs(loss.seconds)),
-      std::isnan(ends.low) ? "" : " " + IntervalText(ends, MillisecondsText));
-}
-
-std::string CostSentence(const Waterfall& waterfall) {
-  std::vector<std::string> costs, gains;
-  for (const Loss& loss : LargestFirst(waterfall)) {
-    if (loss.efficiency_points >= kWorthSaying && costs.size() < kNamedCauses) {
-      costs.push_back(PointsText(loss));
-    } else if (loss.efficiency_points <= -kWorthSaying) {
-      gains.push_back(PointsText(loss));
-    }
+// Of the notable losses; null without any. Gains do not count.
+const Loss* LargestLoss(const Waterfall& waterfall) {
+  const Loss* largest = nullptr;
+  for (const Loss& loss : waterfall.losses) {
+    const double points = largest == nullptr ? 0 : largest->efficiency_points;
+    if (IsNotable(loss) && loss.efficiency_points > points) largest = &loss;
   }
-  return absl::StrCat(
-      WaterfallName(waterfall), ": ",
-      PercentText(waterfall.ideal_seconds / waterfall.measured_seconds),
-      " of the ideal speed.",
-      costs.empty() ? " No cause costs a point or more beyond noise."
-                    : absl::StrCat(" It loses ", Listed(costs), "."),
-      gains.empty() ? "" : absl::StrCat(" It gains ", Listed(gains), "."),
-      waterfall.merged.empty()
-          ? ""
-          : " Not all causes could be separated: the notes say which.");
-}
-
-// Of the largest world size and each way of scaling, the nearest to the ideal:
-// one of them a pipeline at most.
-std::vector<const Waterfall*> WorthReporting(const Answer& answer) {
-  int64_t largest = 0;
-  for (const Waterfall& waterfall : answer.waterfalls) {
-    largest = std::max(largest, waterfall.cell->run.world_size);
-  }
-  std::vector<const Waterfall*> nearest;
-  for (const Waterfall& waterfall : answer.waterfalls) {
-    if (waterfall.cell->run.world_size == largest) {
-      nearest.push_back(&waterfall);
-    }
-  }
-  absl::c_stable_sort(nearest, [](const Waterfall* a, const Waterfall* b) {
-    return a->ideal_seconds / a->measured_seconds >
-           b->ideal_seconds / b->measured_seconds;
-  });
-  std::vector<const Waterfall*> told;
-  std::map<Scaling, size_t> counts, pipelines;
-  for (const Waterfall* waterfall : nearest) {
-    const bool is_pipeline = !waterfall->cell->pipelines.empty();
-    if (counts[waterfall->scaling] == kReportedLayouts ||
-        (is_pipeline && pipelines[waterfall->scaling]++ > 0)) {
-      continue;
-    }
-    ++counts[waterfall->scaling];
-    told.push_back(waterfall);
-  }
-  absl::c_stable_sort(told, [](const Waterfall* a, const Waterfall* b) {
-    return a->scaling < b->scaling;
-  });
-  return told;
+  return largest;
 }
 
 // Of a cell on several hosts that loses to waiting for gradients: what the link
@@ -206,10 +130,9 @@ std::string LinkBetweenHosts(const Answer& answer, const Waterfall& waterfall) {
   constexpr double kBytes = 4 << 20;
   constexpr double kSlower = 1.2;  // than within a host
   const Cell& cell = *waterfall.cell;
-  const std::vector<Loss> losses = LargestFirst(waterfall);
-  if (cell.hosts < 2 || losses.empty() ||
-      losses[0].cause != LossCause::kExposedDp ||
-      losses[0].efficiency_points < kWorthSaying) {
+  const Loss* largest = LargestLoss(waterfall);
+  if (cell.hosts < 2 || largest == nullptr ||
+      largest->cause != LossCause::kExposedDp) {
     return "";
   }
   const int64_t ranks = cell.run.world_size;
@@ -219,9 +142,9 @@ std::string LinkBetweenHosts(const Answer& answer, const Waterfall& waterfall) {
         network.Estimate("all_reduce", kBytes, ranks, cell.hosts);
     if (!across.ok()) continue;
     const std::string cause =
-        absl::StrCat(" The link between hosts is the cause: 4 MiB among ",
-                     ranks, " ranks take ", InMilliseconds(across->seconds),
-                     " over ", cell.hosts, " hosts, ");
+        absl::StrCat("The link between hosts is the cause: 4 MiB among ", ranks,
+                     " ranks take ", InMilliseconds(across->seconds), " over ",
+                     cell.hosts, " hosts, ");
     // Every message crosses the link.
     if (ranks == cell.hosts) return cause + "each of which has one rank.";
     const auto within = network.Estimate("all_reduce", kBytes, ranks);
@@ -275,25 +198,45 @@ std::string StragglerSentence(const Answer& answer) {
   return text;
 }
 
-Finding WhatCostsMost(const Answer& answer) {
-  std::string text;
-  for (const Waterfall* waterfall : WorthReporting(answer)) {
-    absl::StrAppend(&text, CostSentence(*waterfall),
-                    LinkBetweenHosts(answer, *waterfall), "\n");
-  }
-  return {"What costs most", text + StragglerSentence(answer)};
+void AddOnce(const std::string& sentence, std::vector<std::string>& to) {
+  if (sentence.empty() || absl::c_linear_search(to, sentence)) return;
+  to.push_back(sentence);
 }
 
-// The remedy of each told waterfall's largest loss, once.
+// The table of losses has the other causes, and those of other layouts.
+Finding WhatCostsMost(const Answer& answer) {
+  std::vector<std::string> sentences;
+  std::set<Scaling> seen;
+  for (const Waterfall* waterfall : NotableWaterfalls(answer)) {
+    const bool is_nearest = seen.insert(waterfall->scaling).second;
+    const std::string name = WaterfallName(*waterfall);
+    const Loss* largest = LargestLoss(*waterfall);
+    if (largest == nullptr) {
+      sentences.push_back(name +
+                          ": no cause costs a point or more beyond noise.");
+    } else if (is_nearest) {
+      sentences.push_back(absl::StrFormat(
+          "%s: %s of the ideal speed; largest loss: %s, %.1f points (%s a "
+          "step).",
+          name, PercentText(OfTheIdealSpeed(*waterfall)),
+          LossName(largest->cause), 100 * largest->efficiency_points,
+          InMilliseconds(largest->seconds)));
+    }
+    AddOnce(LinkBetweenHosts(answer, *waterfall), sentences);
+  }
+  AddOnce(StragglerSentence(answer), sentences);
+  return {"What costs most", absl::StrJoin(sentences, "\n")};
+}
+
+// The remedy of each notable waterfall's largest loss, once.
 Finding WhatToChange(const Answer& answer) {
   std::vector<std::string> sentences;
-  for (const Waterfall* waterfall : WorthReporting(answer)) {
-    const std::vector<Loss> losses = LargestFirst(*waterfall);
-    if (losses.empty() || losses[0].efficiency_points < kWorthSaying) continue;
-    const std::string sentence = absl::StrCat(
-        "Against ", LossName(losses[0].cause), ": ", Remedy(losses[0].cause));
-    if (absl::c_linear_search(sentences, sentence)) continue;
-    sentences.push_back(sentence);
+  for (const Waterfall* waterfall : NotableWaterfalls(answer)) {
+    const Loss* largest = LargestLoss(*waterfall);
+    if (largest == nullptr) continue;
+    AddOnce(absl::StrCat("Against ", LossName(largest->cause), ": ",
+                         Remedy(largest->cause)),
+            sentences);
   }
   return {"What to change", absl::StrJoin(sentences, "\n")};
 }
@@ -338,6 +281,35 @@ std::string TrendSentence(const ScalingSeries& series) {
                       ".");
 }
 
+bool IsNotable(const Loss& loss) {
+  return std::abs(loss.efficiency_points) >= kNotable && !loss.IsWithinNoise();
+}
+
+std::vector<const Waterfall*> NotableWaterfalls(const Answer& answer) {
+  std::map<int64_t, std::vector<const Waterfall*>> by_ranks;
+  for (const Waterfall& waterfall : answer.waterfalls) {
+    by_ranks[waterfall.cell->run.world_size].push_back(&waterfall);
+  }
+  if (by_ranks.empty()) return {};
+  std::vector<const Waterfall*>& nearest = by_ranks.rbegin()->second;
+  absl::c_stable_sort(nearest, [](const Waterfall* a, const Waterfall* b) {
+    return std::make_pair(a->scaling, -OfTheIdealSpeed(*a)) <
+           std::make_pair(b->scaling, -OfTheIdealSpeed(*b));
+  });
+  std::vector<const Waterfall*> notable;
+  std::map<Scaling, size_t> layouts, pipelines;
+  for (const Waterfall* one : nearest) {
+    const bool is_pipeline = !one->cell->pipelines.empty();
+    if (layouts[one->scaling] == kNotableLayouts ||
+        (is_pipeline && pipelines[one->scaling]++ > 0)) {
+      continue;
+    }
+    ++layouts[one->scaling];
+    notable.push_back(one);
+  }
+  return notable;
+}
+
 std::string WaterfallName(const Waterfall& waterfall) {
   return absl::StrCat(waterfall.cell->Name(), ", ",
                       ScalingTitle(waterfall.scaling));
@@ -345,10 +317,10 @@ std::string WaterfallName(const Waterfall& waterfall) {
 
 std::vector<Finding> FindingsOf(const Answer& answer) {
   std::vector<Finding> findings;
-  for (Finding& finding :
-       std::vector<Finding>{HowWellItScales(answer), WhichLayoutToUse(answer),
-                            WhatCostsMost(answer), WhatToChange(answer),
-                            WhatComesNext(answer), HowFarToTrust(answer)}) {
+  for (Finding& finding : std::vector<Finding>{
+           HowWellItScales(answer), WhichLayoutToUse(answer),
+           WhatCostsMost(answer), WhatToChange(answer), WhatComesNext(answer),
+           HowFarToTrust(answer), TimeToLoss(answer), HowStale(answer)}) {
     absl::StripAsciiWhitespace(&finding.text);
     if (!finding.text.empty()) findings.push_back(std::move(finding));
   }

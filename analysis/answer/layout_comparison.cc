@@ -8,7 +8,6 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "analysis/answer/answer.h"
@@ -84,10 +83,12 @@ std::string WithLessMemory(const LayoutRow& row, const LayoutRow& than) {
                       MegabytesText(than.cell->peak_bytes));
 }
 
-std::string Names(const Rows& rows) {
-  return absl::StrJoin(rows, ", ", [](std::string* out, const LayoutRow* row) {
-    absl::StrAppend(out, row->cell->Trainer());
-  });
+// "fsdp"; "4 of the 5 others, the nearest of which is fsdp".
+std::string Others(const Rows& rows, size_t all) {
+  const std::string nearest = rows.front()->cell->Trainer();
+  if (rows.size() == 1) return nearest;
+  return absl::StrCat(rows.size(), " of the ", all,
+                      " others, the nearest of which is ", nearest);
 }
 
 // Which to use; the table has the figures. A layout counts as fast as the
@@ -103,29 +104,33 @@ std::string Advice(const LayoutComparison& layouts) {
   }
   const int64_t hosts = best.cell->hosts;
   const LayoutRow& least = LeastMemory(as_fast);
-  std::string text =
-      absl::StrCat("On ", layouts.world_size, " ranks",
-                   hosts > 1 ? absl::StrCat(" of ", hosts, " hosts") : "", ", ",
-                   HeldEqual(*best.cell, layouts.scaling), " (",
-                   ScalingTitle(layouts.scaling), "), ");
-  const std::string fastest =
-      absl::StrCat(best.cell->Trainer(), ": ", RateText(best));
-  if (as_fast.size() == 1) {
-    absl::StrAppend(&text, "use ", fastest, ".");
-  } else {
-    absl::StrAppend(&text, Names(as_fast),
-                    " are as fast as each other within noise (", fastest, "); ",
-                    NeedsLessMemory(least, best)
-                        ? "use " + WithLessMemory(least, best)
-                        : "use whichever is simplest",
-                    ".");
+  const bool is_smaller = NeedsLessMemory(least, best);
+  const bool has_intervals =
+      !std::isnan(layouts.rows.back().behind.interval.low);
+  std::string text = absl::StrCat(
+      "On ", layouts.world_size, " ranks",
+      hosts > 1 ? absl::StrCat(" of ", hosts, " hosts") : "", ", ",
+      HeldEqual(*best.cell, layouts.scaling), " (",
+      ScalingTitle(layouts.scaling), "), use ",
+      is_smaller ? WithLessMemory(least, best) : best.cell->Trainer(), ": ",
+      RateText(is_smaller ? least : best), ".");
+  if (as_fast.size() > 1) {
+    absl::StrAppend(&text, " ", as_fast.size(), " of the ", all.size(),
+                    " layouts are as fast as each other within noise: ",
+                    best.cell->Trainer(), " is the fastest, ",
+                    as_fast[1]->cell->Trainer(), " the nearest",
+                    is_smaller ? "." : "; use whichever is simplest.");
   }
   if (!doubtful.empty()) {
     absl::StrAppend(&text, " The runs vary too much to say that ",
                     as_fast.size() == 1 ? "it is" : "they are", " faster than ",
-                    Names(doubtful), "; add --repetitions.");
+                    Others(doubtful, all.size() - 1), "; add --repetitions.");
+  } else if (as_fast.size() == 1 && has_intervals) {
+    absl::StrAppend(&text, " It is faster than ",
+                    Others(Rows(all.begin() + 1, all.end()), all.size() - 1),
+                    ".");
   }
-  if (std::isnan(layouts.rows.back().behind.interval.low)) {
+  if (!has_intervals) {
     text += " One run each gives no interval: repeat them (--repetitions).";
   }
   const LayoutRow& smallest = LeastMemory(all);

@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -118,11 +119,20 @@ std::vector<Printed> ReadTable(const Answer& answer) {
     EXPECT_GE(std::stod(match[3]), 1) << line;
   }
   EXPECT_EQ(studies.size(), answer.layouts.size());
-  // The sentence names the layouts that are not separated from the fastest.
+  // The sentence says that layouts could not be separated from the fastest, if
+  // so, and names no other ones.
   for (const LayoutComparison& layouts : answer.layouts) {
+    const auto is_separated = [](const LayoutRow& row) {
+      return row.separated;
+    };
+    const int64_t slower = absl::c_count_if(layouts.rows, is_separated);
+    const bool is_alone = slower + 1 == std::ssize(layouts.rows);
+    EXPECT_NE(is_alone, absl::StrContains(layouts.advice, "within noise") ||
+                            absl::StrContains(layouts.advice, "vary too much"))
+        << layouts.advice;
     for (const LayoutRow& row : layouts.rows) {
-      EXPECT_EQ(!row.separated,
-                absl::StrContains(layouts.advice, row.cell->Trainer()))
+      if (!row.separated || is_alone) continue;
+      EXPECT_FALSE(absl::StrContains(layouts.advice, row.cell->Trainer()))
           << layouts.advice;
     }
   }

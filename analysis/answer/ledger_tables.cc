@@ -156,23 +156,41 @@ Table CommunicationTable(const Answer& answer, const Labels& labels) {
 }
 
 Table LossTable(const Answer& answer, const Labels& labels) {
-  Table table = {"waterfall-table", "Losses of efficiency", "", "",
-                 /*on_terminal=*/false};
+  Table table = {
+      "waterfall-table", "Losses of efficiency",
+      "What each cause costs, in points of the ideal speed and ms of a step "
+      "(negative: gained), the largest first. The terminal shows causes of a "
+      "point or more beyond noise, of the layouts nearest to the ideal speed:"};
+  const std::vector<const Waterfall*> notable = NotableWaterfalls(answer);
   for (const Waterfall& waterfall : answer.waterfalls) {
-    for (const Loss& loss : waterfall.losses) {
+    std::vector<Loss> losses = waterfall.losses;
+    absl::c_stable_sort(losses, [](const Loss& a, const Loss& b) {
+      return a.efficiency_points > b.efficiency_points;
+    });
+    for (const Loss& loss : losses) {
       AddCellRow(*waterfall.cell, labels, table);
+      if (!IsNotable(loss) || !absl::c_linear_search(notable, &waterfall))
+        table.HideLastRow();
       table.Add("scaling", "scaling", Word(ScalingName(waterfall.scaling)),
                 kLeft);
       table.Add("ideal ms", "ideal_seconds",
-                Milliseconds(waterfall.ideal_seconds));
+                Milliseconds(waterfall.ideal_seconds), kNotOnTerminal);
       table.Add("measured ms", "measured_seconds",
-                Milliseconds(waterfall.measured_seconds));
+                Milliseconds(waterfall.measured_seconds), kNotOnTerminal);
+      table.Add("of the ideal speed", "efficiency",
+                Share(OfTheIdealSpeed(waterfall)));
       table.Add("cause", "cause", Word(LossName(loss.cause)), kLeft);
+      table.Add("points lost", "efficiency_points",
+                Fixed(loss.efficiency_points, 1, 100));
       table.Add("ms", "seconds", Milliseconds(loss.seconds));
       table.Add("95 %", "seconds_low,seconds_high",
                 Ends(loss.interval, MillisecondsColumn));
-      table.Add("of the ideal speed", "efficiency_points",
-                Share(loss.efficiency_points));
+      table.Add(
+          "remark", "not_separated",
+          {waterfall.merged.empty() ? ""
+                                    : "not all causes separated: see the notes",
+           {absl::StrJoin(waterfall.merged, "; ")}},
+          kLeft, "");
     }
   }
   return table;

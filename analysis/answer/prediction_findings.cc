@@ -5,8 +5,8 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
 #include "analysis/answer/answer.h"
+#include "analysis/answer/tables.h"
 #include "analysis/prediction/prediction.h"
 #include "analysis/text/table.h"
 #include "analysis/text/text_table.h"
@@ -15,15 +15,10 @@
 namespace rankwise {
 namespace {
 
+// "95 % interval [90, 110]", "range, if launches alike: from 90 up".
 std::string RateInterval(const Prediction& prediction) {
-  const auto& [low, high] = prediction.examples_interval;
-  const auto rate = [&prediction](double value) {
-    return FixedText(prediction.unit.Rate(value), 0);
-  };
-  if (std::isnan(low)) return "no interval";
-  const std::string ends = std::isinf(high)
-                               ? absl::StrCat("from ", rate(low), " up")
-                               : IntervalText({low, high}, rate);
+  if (std::isnan(prediction.examples_interval.low)) return "no interval";
+  const std::string ends = RateEnds(prediction).text;
   return prediction.conditions.empty()
              ? absl::StrCat("95 % interval ", ends)
              : absl::StrCat(IntervalKind(prediction.conditions), ": ", ends);
@@ -68,32 +63,24 @@ std::string ScoreSentence(const Score& score) {
 
 }  // namespace
 
+Figure RateEnds(const Prediction& prediction) {
+  const double low = prediction.unit.Rate(prediction.examples_interval.low);
+  const double high = prediction.unit.Rate(prediction.examples_interval.high);
+  const auto show = [](double rate) { return FixedText(rate, 0); };
+  Figure ends = Ends({low, high}, show);
+  if (std::isinf(high)) ends.text = absl::StrCat("from ", show(low), " up");
+  return ends;
+}
+
 Finding WhatComesNext(const Answer& answer) {
   if (answer.predictions.empty()) return {};
-  std::vector<std::string> speeds, extrapolations;
-  std::string links;
-  for (const Prediction& prediction : answer.predictions) {
-    speeds.push_back(
-        absl::StrFormat("%.0f %s on %d ranks (%s)",
-                        prediction.unit.Rate(prediction.examples_per_second),
-                        prediction.unit.RateName(), prediction.layout.ranks(),
-                        RateInterval(prediction)));
-    for (const std::string& line : prediction.extrapolations) {
-      if (!absl::c_linear_search(extrapolations, line))
-        extrapolations.push_back(line);
-    }
-    const std::string link = LinkSentence(prediction);
-    if (!link.empty()) absl::StrAppend(&links, " ", link);
-  }
-  return {"What happens at the next size",
-          absl::StrCat(
-              "With a batch of ", answer.predictions[0].layout.micro_batch,
-              " per rank, ddp would train ", absl::StrJoin(speeds, ", "), ".",
-              links,
-              extrapolations.empty()
-                  ? ""
-                  : absl::StrCat(" Beyond what was measured: ",
-                                 absl::StrJoin(extrapolations, "; "), "."))};
+  const Prediction& next = answer.predictions.front();
+  std::string text = absl::StrFormat(
+      "With a batch of %d per rank, ddp would train %.0f %s on %d ranks (%s).",
+      next.layout.micro_batch, next.unit.Rate(next.examples_per_second),
+      next.unit.RateName(), next.layout.ranks(), RateInterval(next));
+  absl::StrAppend(&text, " ", LinkSentence(next));
+  return {"What happens at the next size", text};
 }
 
 Finding HowFarToTrust(const Answer& answer) {

@@ -9,6 +9,8 @@
 #include "absl/types/span.h"
 #include "analysis/answer/answer.h"
 #include "analysis/compare/record_set.h"
+#include "analysis/ledger/ledger.h"
+#include "analysis/prediction/prediction.h"
 #include "analysis/runs/cell.h"
 #include "analysis/text/table.h"
 
@@ -44,6 +46,20 @@ inline std::string PercentDigits(double share) {
 // "tokens_per_second" for "tokens/s".
 std::string RateName(absl::string_view unit);
 
+// The predicted rate: "[90, 110]", "from 90 up", "-" where not known.
+Figure RateEnds(const Prediction& prediction);
+
+inline double OfTheIdealSpeed(const Waterfall& waterfall) {
+  return waterfall.ideal_seconds / waterfall.measured_seconds;
+}
+
+// A point of the ideal speed or more, beyond noise.
+bool IsNotable(const Loss& loss);
+
+// For each way of scaling at the largest world size the three that are nearest
+// to the ideal speed, the nearest first, at most one of them a pipeline.
+std::vector<const Waterfall*> NotableWaterfalls(const Answer& answer);
+
 // Rows are medians over repetitions. Ablations have no row.
 Table LayoutTable(const Answer& answer);
 std::vector<Table> PipelineTables(absl::Span<const Cell> cells);
@@ -54,6 +70,9 @@ std::vector<Table> CostTables(const Answer& answer);
 
 // One per profile, in the answer's order.
 std::vector<Table> LayerTables(const Answer& answer);
+
+// The time to the target loss, if there is one, and the staleness of gradients.
+std::vector<Table> LearningTables(const Answer& answer);
 
 }  // namespace rankwise
 

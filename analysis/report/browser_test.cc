@@ -160,7 +160,10 @@ TEST_F(BrowserTest, DrawsEveryPicture) {
   // A negative loss is drawn as a gain, and is in the table with its interval.
   EXPECT_THAT(page, ContainsRegex("data-unformatted=\"\\+[0-9.]+[^\"]*%\""));
   EXPECT_THAT(page, ContainsRegex("waiting for data</td><td[^>]*>-[0-9.]+"
+                                  "</td><td[^>]*>-[0-9.]+"
                                   "</td><td[^>]*>\\[-[0-9.]+,.*[0-9.]+\\]"));
+  for (const char* table : {"learning-table", "staleness-table"})
+    EXPECT_THAT(page, HasSubstr(absl::StrCat("id=\"", table, "\"")));
   EXPECT_THAT(page, Not(HasSubstr("data-title=\"Share")))
       << "nothing offers to send figures elsewhere";
 }

@@ -6,7 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -102,9 +101,11 @@ void Table::Add(std::string header, std::string names, Figure figure, int flags,
 
 bool Table::Shows(size_t column, ColumnFlags flag) const {
   if (columns[column].flags & flag) return false;
-  return absl::c_any_of(rows, [&](const std::vector<Figure>& row) {
-    return row[column].text != columns[column].silent;
-  });
+  for (size_t row = 0; row < rows.size(); ++row) {
+    if (flag == kNotOnTerminal && hidden_rows.contains(row)) continue;
+    if (rows[row][column].text != columns[column].silent) return true;
+  }
+  return false;
 }
 
 std::string TableText(const Table& table) {
@@ -119,16 +120,18 @@ std::string TableText(const Table& table) {
     if (leads && table.columns[i].flags & kLeft) ++left;
   }
   TextTable text(std::move(header), left);
-  for (const std::vector<Figure>& row : table.rows) {
+  for (size_t row = 0; row < table.rows.size(); ++row) {
+    if (table.hidden_rows.contains(row)) continue;
     std::vector<std::string> cells;
-    for (const size_t i : shown) cells.push_back(row[i].text);
+    for (const size_t i : shown) cells.push_back(table.rows[row][i].text);
     text.AddRow(std::move(cells));
   }
   return text.ToString();
 }
 
 std::string TerminalText(const Table& table) {
-  if (table.rows.empty() || !table.on_terminal) return "";
+  const bool is_hidden = table.rows.size() == table.hidden_rows.size();
+  if (is_hidden || !table.on_terminal) return "";
   return absl::StrCat(table.caption, table.caption.empty() ? "" : "\n", "\n",
                       TableText(table), table.notes, "\n");
 }

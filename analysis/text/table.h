@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -66,6 +67,9 @@ struct Table {
   // Begins a row. All rows add the same columns in the same order.
   void AddRow() { rows.emplace_back(); }
 
+  // Terminals leave out the last row.
+  void HideLastRow() { hidden_rows.insert(rows.size() - 1); }
+
   // `names`: the CSV names of the figure's fields, such as "low,high".
   // Terminals and pages hide the column if every row has the text `silent`.
   void Add(std::string header, std::string names, Figure figure, int flags = 0,
@@ -82,13 +86,14 @@ struct Table {
   };
   std::vector<Column> columns = {};
   std::vector<std::vector<Figure>> rows = {};
+  std::set<size_t> hidden_rows = {};  // on terminals
 };
 
 // Header, a rule and the rows, each line closed by a newline.
 std::string TableText(const Table& table);
 
-// The table with its caption and notes, above an empty line; "" without rows,
-// and for one that is not on a terminal.
+// The table with its caption and notes, above an empty line; "" without rows
+// to show, and for one that is not on a terminal.
 std::string TerminalText(const Table& table);
 
 // A header and a line per row, fields quoted as RFC 4180 says.

@@ -59,6 +59,21 @@ TEST(Table, OneThatIsNotForATerminalIsNotThere) {
   EXPECT_EQ(TerminalText({"empty-table"}), "");
 }
 
+TEST(Table, ARowThatIsHiddenFromTerminalsIsInTheFile) {
+  Table table = Times();
+  table.HideLastRow();
+  EXPECT_EQ(TableText(table),
+            "layout     ms         95 %\n"
+            "--------------------------\n"
+            "ddp     12.35  [6.2, 24.7]\n");
+  EXPECT_EQ(TableCsv(table), TableCsv(Times()));
+  table.rows[1][3] = Whole(2);
+  EXPECT_FALSE(table.Shows(3, kNotOnTerminal));
+  EXPECT_TRUE(table.Shows(3, kNotOnPage));
+  table.hidden_rows.insert(0);
+  EXPECT_EQ(TerminalText(table), "");
+}
+
 TEST(Figures, DigitsAreThreeWithoutAnExponent) {
   EXPECT_EQ(DigitsText(0.0123456), "0.0123");
   EXPECT_EQ(DigitsText(12.3456), "12.3");

@@ -57,17 +57,15 @@ struct PingPong {
   Estimate LeadOne(int peer, int64_t bytes) {
     Tensors message = Message(bytes);
     const RankClock clock = HostClock();
-    std::vector<double> calls_per_iteration;
+    std::vector<double> round_trips;
     for (int64_t i = 0; i < config.warmup + config.iterations; ++i) {
       const double start = clock.now();
       Wait(group.send(message, peer, kTag));
       Wait(group.recv(message, peer, kTag));
-      if (i >= config.warmup)
-        calls_per_iteration.push_back(clock.now() - start);
+      if (i >= config.warmup) round_trips.push_back(clock.now() - start);
     }
-    samples.push_back(
-        RoundTrips(group.getRank(), peer, bytes, calls_per_iteration));
-    return EstimateMedian(std::move(calls_per_iteration));
+    samples.push_back(RoundTrips(group.getRank(), peer, bytes, round_trips));
+    return EstimateMedian(std::move(round_trips));
   }
 
   Tensors Message(int64_t bytes) const {
@@ -210,7 +208,7 @@ CollectiveRecord RoundTrips(int rank, int peer, int64_t bytes,
   record.bytes = record.count = bytes;
   record.dtype = "uint8";
   record.sync = "none";
-  record.calls_per_iteration = 2;
+  record.round_trips = 2;
   record.seconds = std::move(seconds);
   double start = 0;
   for (const double each : record.seconds) {

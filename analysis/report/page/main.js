@@ -89,7 +89,7 @@ function addFigures() {
     part.append(details);
     addTable(details, calls);
   }
-  addTables(part, study.tables, 'prediction-');
+  addTables(part, study.tables, 'prediction-', 'learning-', 'staleness-');
 }
 
 // By the ids of their sections.
