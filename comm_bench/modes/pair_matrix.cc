@@ -208,7 +208,7 @@ CollectiveRecord RoundTrips(int rank, int peer, int64_t bytes,
   record.bytes = record.count = bytes;
   record.dtype = "uint8";
   record.sync = "none";
-  record.round_trips = 2;
+  record.calls_per_iteration = 2;
   record.seconds = std::move(seconds);
   double start = 0;
   for (const double each : record.seconds) {
