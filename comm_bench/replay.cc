@@ -25,10 +25,9 @@ void ReadOwn(BenchConfig& config, FlagChecks&) {
 absl::Status RunReplay(const BenchConfig& config, const Plan& plan,
                        const BenchRank& rank) {
   if (!config.axis.empty()) {
-    rank.output->Print(
-        absl::StrCat("# only what groups along ", config.axis,
-                     " communicated is replayed; "
-                     "the trainer's columns are of all its communication\n"));
+    rank.output->Print(absl::StrCat(
+        "# replays only the communication of groups along ", config.axis,
+        "; the trainer's columns cover all of its communication\n"));
   }
   ASSIGN_OR_RETURN(const ReplayResult result,
                    Replay(*rank.comm, *rank.control, *plan.recorded,

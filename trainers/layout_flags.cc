@@ -87,8 +87,7 @@ absl::Status CheckDevices(const ModelConfig& model,
   ASSIGN_OR_RETURN(std::vector<c10::Device> devices, DevicesFromFlags());
   const int ranks = static_cast<int>(devices.size());
   if (config.replicas > 1) {
-    return BadDevices(absl::StrCat("one process runs one pipeline, not --dp=",
-                                   config.replicas));
+    return BadDevices("one process runs only one pipeline; leave out --dp");
   }
   if (config.ranks != 0 && config.ranks != ranks) {
     return BadDevices(

@@ -199,7 +199,7 @@ absl::StatusOr<std::string> PredictSizes(RecordedPredictor& predictor,
   std::string refusals;
   if (!base.ok()) {
     refusals =
-        absl::StrCat("No efficiency against one rank with batch ",
+        absl::StrCat("No efficiency relative to one rank with batch ",
                      one.micro_batch, ": ", base.status().message(), ".\n");
   }
   for (int64_t size : sizes) {

@@ -130,8 +130,9 @@ TEST(RunPredict, HoldsTheGlobalBatchWhereAsked) {
   EXPECT_THAT(*text,
               HasSubstr("ddp x3: a global batch of 128 does not divide by 3"));
   EXPECT_THAT(*text, HasSubstr("ddp x2"));
-  EXPECT_THAT(*text, HasSubstr("No efficiency against one rank with batch 128: "
-                               "ddp was recorded with batch 64"));
+  EXPECT_THAT(*text,
+              HasSubstr("No efficiency relative to one rank with batch 128: "
+                        "ddp was recorded with batch 64"));
   EXPECT_THAT(*text, Not(HasSubstr("efficiency  ")));
 }
 

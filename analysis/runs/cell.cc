@@ -438,7 +438,7 @@ std::vector<Cell> GroupIntoCells(absl::Span<const RunTrace> runs,
       if (use.ok()) {
         cell.pipelines.push_back(*std::move(use));
       } else {
-        left_out->push_back(absl::StrCat("of the table of pipelines, ",
+        left_out->push_back(absl::StrCat("from the table of pipelines: ",
                                          use.status().message()));
       }
     }

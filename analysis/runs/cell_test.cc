@@ -201,9 +201,9 @@ TEST(GroupIntoCells, BrokenSchedulesCostOnlyTheTableOfPipelines) {
   const std::vector<Cell> cells = GroupIntoCells({run}, {10}, &left_out);
   ASSERT_EQ(cells.size(), 1u);
   EXPECT_TRUE(cells[0].pipelines.empty());
-  EXPECT_THAT(
-      left_out,
-      ElementsAre(HasSubstr("of the table of pipelines, run.jsonl: step 20")));
+  EXPECT_THAT(left_out,
+              ElementsAre(HasSubstr(
+                  "from the table of pipelines: run.jsonl: step 20")));
 }
 
 TEST(BatchText, IsWholeWhereItCanBe) {

@@ -96,7 +96,7 @@ std::vector<BadInput> BadSchedules() {
       {"DevicesAndReplicas",
        "pipeline",
        {"--devices=cpu,cpu", "--dp=2"},
-       "--devices=cpu,cpu: one process runs one pipeline, not --dp=2"},
+       "--devices=cpu,cpu: one process runs only one pipeline; leave out --dp"},
       {"DevicesAndRanks",
        "pipeline",
        {"--devices=cpu,cpu", "--pp=3"},

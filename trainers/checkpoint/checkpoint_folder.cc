@@ -134,7 +134,7 @@ absl::Status RemoveLeftovers(const std::string& dir, int64_t last_step) {
     if (!name.has_value() || name->step > last_step) continue;
     std::error_code error;
     fs::remove(fs::path(dir) / text, error);
-    if (error) return FolderError("remove the left-over file", text, error);
+    if (error) return FolderError("remove the leftover file", text, error);
   }
   return absl::OkStatus();
 }
