@@ -190,7 +190,7 @@ TEST_F(Cifar10Test, RefusesAnEmptyAndAnOverlongFile) {
               HasSubstr("test_batch.bin has 0 bytes"));
   std::filesystem::resize_file(folder + "/test_batch.bin", 30730001);
   EXPECT_THAT(MessageOf(OpenTest(folder)),
-              HasSubstr("foreign from byte offset 30730000"));
+              HasSubstr("foreign data from byte offset 30730000"));
 }
 
 TEST_F(Cifar10Test, RefusesALabelAboveNine) {
