@@ -1,5 +1,5 @@
 // Counts how often the printed 95 % interval of an efficiency contains the true
-// value, for simulated studies that are written and read as records, analyzed
+// value, for simulated studies that are written and read as records, analysed
 // and printed.
 
 #include <gtest/gtest.h>
