@@ -44,7 +44,7 @@ struct ScalingRow {
   // if the cell was not compared
   std::string scaling;
   const Cell* base = nullptr;  // nullptr for "base" and "-"
-  // An error for "base"; otherwise the error is the reason.
+  // An error if there is no efficiency: the reason, or empty for "base".
   absl::StatusOr<Efficiency> efficiency = absl::NotFoundError("");
 };
 
