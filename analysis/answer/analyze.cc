@@ -16,8 +16,8 @@
 namespace rankwise {
 namespace {
 
-// By step, the examples' mean over the ranks that report a loss; without steps
-// whose mean is not finite, as fp16's loss scaling skips them.
+// Returns, per step, the mean loss over all examples of the ranks that report
+// one. Omits steps whose mean is not finite, which fp16's loss scaling skips.
 LossCurve CurveOf(const Cell& cell, const RunTrace& run) {
   struct Sum {
     double loss = 0, examples = 0;
@@ -40,7 +40,7 @@ LossCurve CurveOf(const Cell& cell, const RunTrace& run) {
   return curve;
 }
 
-// Of the first replica.
+// Returns the timelines of the first replica.
 TimelinePicture PictureOf(const Cell& cell, const RunTrace& run) {
   TimelinePicture picture;
   picture.cell = &cell;
@@ -54,9 +54,9 @@ TimelinePicture PictureOf(const Cell& cell, const RunTrace& run) {
   return picture;
 }
 
-// What could not be separated, each reason once with all waterfalls that it
-// holds for: "ddp on 2 ranks, strong scaling; fsdp ...: smaller batches not
-// ...".
+// Returns each reason why causes were not separated once, after the names of
+// all waterfalls that have it: "ddp on 2 ranks, strong scaling; fsdp ...:
+// smaller batches not ...".
 std::vector<std::string> MergedLosses(absl::Span<const Waterfall> waterfalls) {
   std::vector<std::string> reasons;
   std::map<std::string, std::vector<std::string>> names;  // by reason
@@ -74,7 +74,7 @@ std::vector<std::string> MergedLosses(absl::Span<const Waterfall> waterfalls) {
   return notes;
 }
 
-constexpr int kSizesAhead = 3;  // world sizes that are predicted, by doubling
+constexpr int kSizesAhead = 3;  // number of doublings of the world size
 
 class Analysis {
  public:
@@ -102,7 +102,7 @@ class Analysis {
   }
 
  private:
-  // Adds a result to `results`; where there is none, notes why.
+  // Adds a result to `results` and returns true, or adds a note with its error.
   template <typename T>
   bool Keep(absl::string_view what, absl::StatusOr<T> result,
             std::vector<T>* results) {
@@ -203,7 +203,7 @@ class Analysis {
     answer_->plan_score = *std::move(score);
   }
 
-  // Networks, and what they let predict, one per backend.
+  // Fits one network per measured backend, and predicts with it.
   void FitNetworks() {
     std::set<std::string> backends;
     for (const RunTrace& run : runs_) {
@@ -219,8 +219,8 @@ class Analysis {
     }
   }
 
-  // What a backend's trainers would take at sizes that they did not run at,
-  // and, where they ran at several, how right such predictions are.
+  // Predicts the trainers' steps at larger world sizes. If they ran at several
+  // sizes, also scores predictions of the larger from the smaller ones.
   void Predict(const NetworkModel& network) {
     std::set<int64_t> sizes;
     std::set<std::string> backends;
@@ -241,8 +241,8 @@ class Analysis {
     PredictAhead(*predictor, *sizes.rbegin(), !network.across_hosts.empty());
   }
 
-  // Of one rank there is no communication to fit, so that that of two is
-  // allowed always.
+  // One rank has no communication to fit, so communication of two ranks is
+  // always allowed.
   void ScoreOn(int64_t fit_up_to, const std::string& backend) {
     const absl::StatusOr<NetworkModel> network = FitNetwork(
         runs_, nullptr,
@@ -254,9 +254,9 @@ class Analysis {
          &answer_->scores);
   }
 
-  // Data parallelism by weak scaling, with the batch per rank of the largest
-  // size that ran; on more hosts like those, where the link between hosts is
-  // known.
+  // Predicts ddp by weak scaling from the largest recorded world size, with the
+  // largest batch per rank there. If the link between hosts was measured
+  // (`knows_link`), adds hosts with as many ranks; otherwise assumes one host.
   void PredictAhead(Predictor& predictor, int64_t largest, bool knows_link) {
     const Cell* last = nullptr;
     for (const Cell& cell : answer_->cells) {
@@ -278,9 +278,9 @@ class Analysis {
     }
   }
 
-  // For each cell that is compared: how it learns, the losses of its first
-  // repetition, and the timeline and the layers of the last repetitions that
-  // recorded them.
+  // Adds, for each cell that is not an ablation, its learning, the losses of
+  // its first repetition, and the timeline and layers of the last repetition
+  // that recorded them.
   void AddPictures() {
     answer_->target_loss = config_.target_loss;
     for (const Cell& cell : answer_->cells) {
@@ -301,7 +301,7 @@ class Analysis {
     }
   }
 
-  // What the reader must know to trust the figures.
+  // Collects the refusals, omissions and warnings, each once.
   void WriteNotes() {
     std::vector<std::string> notes;
     bool oversubscribed = false;

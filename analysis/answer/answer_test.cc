@@ -64,10 +64,10 @@ TEST(Answer, LossesOmitStepsThatFp16Skipped) {
   EXPECT_THAT(answer->losses[0].losses, SizeIs(19));
 }
 
-// By batch per rank: the way of scaling of the cells on two ranks.
+// Returns the way of scaling of the cells on two ranks by their batch per rank.
 std::map<int64_t, std::string> ScalingsByBatch(const AnswerConfig& config) {
-  // Strong and weak scaling from a batch of 8, fixed memory from one of 16, and
-  // a run of 4 that tells causes apart.
+  // Strong and weak scaling from a batch of 8, fixed memory from a batch of 16,
+  // and runs with a batch of 4 that separate causes.
   std::vector<RunTrace> runs;
   for (int repetition = 0; repetition < 2; ++repetition) {
     for (int64_t batch : {4, 8, 16}) {
@@ -96,7 +96,7 @@ TEST(Answer, ACellIsUnderTheScalingThatTheStudyAskedFor) {
   EXPECT_THAT(ScalingsByBatch(config),
               ElementsAre(Pair(4, "strong"), Pair(8, "weak"),
                           Pair(16, "fixed_memory")));
-  // Any of them may have been run to explain another.
+  // Without base_batch, any of them may have been run to explain another.
   EXPECT_THAT(
       ScalingsByBatch({}),
       ElementsAre(Pair(4, "strong"), Pair(8, "strong"), Pair(16, "weak")));
@@ -193,7 +193,7 @@ TEST(Answer, EveryLossOfAWaterfallAddsUp) {
   EXPECT_NEAR(points, 1 - 0.8, 1e-9);
 }
 
-// The text under a title; "" without any.
+// Returns the text of the finding with this title, or "".
 std::string FindingOf(const Answer& answer, const std::string& title) {
   for (const Finding& finding : answer.findings) {
     if (finding.title == title) return finding.text;
@@ -211,7 +211,7 @@ TEST(Answer, TheLinkBetweenHostsIsTheCauseOfWhatItExposes) {
       for (StepRecord& step : rank.steps) step.exposed_comm_seconds += 0.02;
     }
   }
-  // Of 4 MiB 33.7 ms: 1 Gbit/s. Nothing was measured within a host.
+  // 4 MiB at 1 Gbit/s take 33.7 ms. There is no measurement within a host.
   runs.push_back(MakeBenchRun({.hosts = 2, .seconds = [](double bytes) {
                                  return 8e-9 * bytes + 1e-4;
                                }}));
@@ -296,11 +296,11 @@ TEST(Answer, PlacementIsRarelyAStraggler) {
                                  "slower than the others");
     }
     std::printf("%d runs: a straggler in %d of 100\n", repetitions, named);
-    EXPECT_LE(named, 12);  // 5 %, 99.9 % of the binomial
+    EXPECT_LE(named, 12);  // 99.9 % quantile of the binomial with 5 %
   }
 }
 
-// With an even number of runs, not the ledger of either middle run.
+// In particular, with an even number of runs, not the ledger of a middle run.
 TEST(Answer, TheLedgerIsTheMeanOfItsRuns) {
   std::vector<RunTrace> runs;
   for (double seconds : {0.1, 0.11, 0.13, 0.16}) {
@@ -320,7 +320,7 @@ TEST(Answer, AnEvenStudyHasNoStraggler) {
   }
 }
 
-// Two ranks that time all_reduce by 100 us and 1 ns a byte.
+// A benchmark in which all_reduce takes 100 us plus 1 ns per byte.
 RunTrace Benchmark(int64_t world_size) {
   RunTrace run = MakeRun({.binary = "comm_bench", .world_size = world_size});
   for (RankTrace& rank : run.ranks) {
@@ -348,7 +348,7 @@ TEST(Answer, BenchmarksAreNoCellsButTheNetwork) {
   const auto cost = answer->networks[0].Estimate("all_reduce", 1e6, 2);
   ASSERT_TRUE(cost.ok()) << cost.status();
   EXPECT_NEAR(cost->seconds, 1.1e-3, 1e-6);
-  // ddp recorded no traffic: no prediction, and how to get one.
+  // ddp recorded no traffic, so a note says how to get a prediction.
   EXPECT_THAT(answer->predictions, IsEmpty());
   EXPECT_THAT(answer->notes,
               Contains(AllOf(HasSubstr("No "), HasSubstr("--traffic_steps"))));
@@ -408,8 +408,7 @@ Loss MakeLoss(LossCause cause, double points, double within) {
           {(points - within) / 10, (points + within) / 10}};
 }
 
-// A cause that costs most is told, one within noise or below a point is not,
-// and the page has them all.
+// Terminals omit causes within noise or below a point; pages show all of them.
 TEST(Answer, OnlyNotableLossesAreOnTheTerminal) {
   const auto answer = Analyze(Study(), {});
   ASSERT_THAT(answer->waterfalls, SizeIs(1));

@@ -17,7 +17,8 @@
 namespace rankwise {
 namespace {
 
-// Record files may hold any text, and a terminal obeys control characters.
+// Replaces control characters, which a terminal would obey: record files may
+// contain any text.
 std::string Harmless(std::string text) {
   std::replace_if(
       text.begin(), text.end(),

@@ -22,7 +22,8 @@ std::string TextOf(std::vector<RunTrace> runs,
   return AnswerText(*Analyze(std::move(runs), config));
 }
 
-// Three repetitions of single, ddp on 1 rank, and ddp on 2 ranks both ways.
+// Three repetitions of single, ddp on 1 rank, and ddp on 2 ranks under strong
+// and weak scaling.
 std::vector<RunTrace> Study() {
   std::vector<RunTrace> runs;
   for (int repetition = 0; repetition < 3; ++repetition) {
@@ -56,7 +57,7 @@ TEST(AnswerText, OpensWithTheTableOfScaling) {
           "    80.0 %    [80.0, 80.0]     10.0 %      5.0 %\n\n"));
 }
 
-// Only an interval that takes nothing for granted is called one of 95 %.
+// Only an interval without conditions is called a 95 % interval.
 TEST(FindingsOf, APredictionsIntervalIsCalledWhatItIs) {
   const auto answer = Analyze(Study(), {});
   ASSERT_TRUE(answer);
@@ -275,7 +276,7 @@ TEST(AnswerText, PipelinesAreRowsOfTheirSchedule) {
                               " 2       640     1.00      50.0 %"));
   EXPECT_THAT(text, HasSubstr("\npipeline        ranks  micro-batches"));
   EXPECT_THAT(text, HasSubstr("\npipeline 1f1b       2         4 x 16"));
-  // The fastest of 2 ranks, though it is not the last.
+  // The fastest on 2 ranks, although not the last row.
   EXPECT_THAT(text, HasSubstr("Strong scaling: ddp on 2 ranks"));
   runs.push_back(Pipeline("zbv", 0.05));
   runs.push_back(Pipeline("zbv", 0.05));
@@ -284,7 +285,7 @@ TEST(AnswerText, PipelinesAreRowsOfTheirSchedule) {
                         "same global batch of 64, trains 2.00 times"));
 }
 
-// Whatever their steps were not waiting for, they computed.
+// Makes all time of a step that is not data wait part of the backward pass.
 void FillLedgers(std::vector<RunTrace>& runs) {
   for (RunTrace& run : runs) {
     for (RankTrace& rank : run.ranks) {
@@ -303,11 +304,12 @@ TEST(AnswerText, ABaseOfASmallerBatchExplainsALossAndHidesNone) {
   }
   FillLedgers(runs);
   const std::string text = TextOf(runs);
-  // Not also by weak scaling against single's batch of 32.
+  // Not also under weak scaling from single with a batch of 32.
   EXPECT_THAT(text, HasSubstr("\nddp      strong       2          32"));
   EXPECT_THAT(text, Not(HasSubstr("\nddp      weak         2          32")));
   EXPECT_THAT(text, Not(HasSubstr("\nsingle   base         1          32")));
-  // 60 ms for half the examples of 100 ms: 10 of 62.5, of which 85 % computes.
+  // Half the batch takes 60 instead of 50 ms on one rank: 85 % of these 10 ms
+  // are compute, of a step of 62.5 ms.
   EXPECT_THAT(text,
               ContainsRegex("\nddp +2 +32 +strong +80.0 % +smaller batches "
                             "+13.6 +8.50 +.8.50, 8.50."));
@@ -359,7 +361,7 @@ TEST(AnswerText, OfOneWorldSizeItSaysNothingAboutScaling) {
   EXPECT_THAT(TextOf(runs),
               HasSubstr(same + "run on more ranks (--world_sizes).\n"));
   EXPECT_THAT(TextOf(runs), Not(HasSubstr("notes below")));
-  runs.push_back(MakeRun({.world_size = 2}));  // once
+  runs.push_back(MakeRun({.world_size = 2}));  // a single repetition
   EXPECT_THAT(TextOf(runs), HasSubstr(same + "the notes below say why"));
 }
 

@@ -1,5 +1,6 @@
-// How often the printed 95 % interval of an efficiency holds the truth: studies
-// whose truth is known, written and read as records, analysed and printed.
+// Counts how often the printed 95 % interval of an efficiency contains the true
+// value, for simulated studies that are written and read as records, analysed
+// and printed.
 
 #include <gtest/gtest.h>
 
@@ -30,19 +31,18 @@ constexpr int kStudiesPerFile = 20;
 
 using Random = std::mt19937_64;
 
-// What multiplies the step time of a repetition; kNoise is its standard
-// deviation.
+// Factor of a repetition's step time, with the standard deviation kNoise.
 double Normal(Random& random) {
   return 1 + kNoise * std::normal_distribution<double>()(random);
 }
 
-// With 3 degrees of freedom, the variance is 3.
+// The distribution with 3 degrees of freedom has the variance 3.
 double Student3(Random& random) {
   const double t = std::student_t_distribution<double>(3)(random);
   return std::exp(kNoise * t / std::sqrt(3));
 }
 
-// Interference that only ever adds time: mostly little, sometimes much.
+// Interference only adds time: usually little, sometimes much.
 double Interference(Random& random) {
   const double e = std::exp(1.0), deviation = std::sqrt((e - 1) * e);
   return 1 +
@@ -52,7 +52,7 @@ double Interference(Random& random) {
 struct Noise {
   const char* name;
   double (*draw)(Random& random);
-  double ddp_spread = 1;  // over that of the base case
+  double ddp_spread = 1;  // relative to the base case's
 };
 
 constexpr Noise kNoises[] = {{"normal", Normal},
@@ -94,13 +94,14 @@ void WriteStudies(const std::string& path, const Noise& noise,
   ASSERT_TRUE((*writer)->Close().ok());
 }
 
-// How many of the intervals printed for the studies in `path` hold the truth.
+// Returns how many of the intervals printed for the studies in `path` contain
+// the true value.
 int CountCovering(const std::string& path) {
   auto runs = LoadRuns(path);
   EXPECT_TRUE(runs.ok()) << runs.status();
   AnswerConfig config;
   config.throughput.warmup_steps = 0;
-  config.bootstrap.resamples = 1;  // laws of scaling are not judged here
+  config.bootstrap.resamples = 1;  // scaling laws are not tested here
   const std::string text =
       TableText(TablesOf(*Analyze(*std::move(runs), config)).front());
   const std::vector<std::string> lines = absl::StrSplit(text, '\n');

@@ -20,16 +20,16 @@
 namespace rankwise {
 namespace {
 
-constexpr double kNotable = 0.01;      // of the ideal speed
-constexpr size_t kNotableLayouts = 3;  // of a way of scaling
+constexpr double kNotable = 0.01;      // share of the ideal speed
+constexpr size_t kNotableLayouts = 3;  // per way of scaling
 
 // "12.3 ms"
 std::string InMilliseconds(double seconds) {
   return absl::StrCat(MillisecondsText(seconds), " ms");
 }
 
-// Of the rows with an efficiency whose ScalingRow::scaling is `scaling`, the
-// fastest of the largest world size; null without any.
+// Returns the fastest row of the largest world size among those that have an
+// efficiency and whose ScalingRow::scaling is `scaling`, or nullptr.
 const ScalingRow* BestOfTheLargest(const Answer& answer,
                                    absl::string_view scaling) {
   const auto rank = [](const ScalingRow& row) {
@@ -47,10 +47,10 @@ absl::string_view ForcedMark(const ScalingRow& row) {
   return row.efficiency->warning.empty() ? "" : " (forced)";
 }
 
-// How far the cell and its base case are from the hardware's limit: efficiency
-// alone flatters a slow base. "" where their MFU, or a peak that both share, is
-// not known: cells of one device share a measured peak (Cell::peak_tflops), but
-// stated peaks may differ. Nor where one is above 100 %: that peak is wrong.
+// The MFU of the cell and of its base case, as efficiency alone flatters a slow
+// base. "" if an MFU is unknown, or above 100 % because the peak is wrong, or
+// if the peaks differ: cells of one device share a measured peak
+// (Cell::peak_tflops), but stated peaks may differ.
 std::string MfuClause(const ScalingRow& row) {
   const double base = ModelFlopsUtilization(*row.base);
   const double cell = ModelFlopsUtilization(*row.cell);
@@ -77,9 +77,9 @@ std::string SpeedSentence(const ScalingRow& row, Scaling scaling) {
       ForcedMark(row), MfuClause(row));
 }
 
-// If no row with an efficiency is strong, weak or fixed-memory scaling: what
-// was compared instead, and where the reasons for the refusals are. Empty if
-// there are only base cases.
+// For answers without an efficiency under strong, weak or fixed-memory scaling:
+// the comparison that was made instead, and where to find the reasons for
+// refusals. "" if there are only base cases.
 std::string WithoutScalingSentence(const Answer& answer) {
   const bool refused = absl::c_any_of(answer.rows, [](const ScalingRow& row) {
     return row.scaling != "base" && !row.efficiency.ok();
@@ -114,7 +114,7 @@ Finding HowWellItScales(const Answer& answer) {
   return {"How well it scales", absl::StrJoin(sentences, "\n")};
 }
 
-// Of the notable losses; null without any. Gains do not count.
+// Returns the largest notable loss, or nullptr. Ignores gains.
 const Loss* LargestLoss(const Waterfall& waterfall) {
   const Loss* largest = nullptr;
   for (const Loss& loss : waterfall.losses) {
@@ -124,11 +124,12 @@ const Loss* LargestLoss(const Waterfall& waterfall) {
   return largest;
 }
 
-// Of a cell on several hosts that loses to waiting for gradients: what the link
-// between them has to do with it. "" where it has nothing, or is not known.
+// For a cell on several hosts whose largest loss is exposed communication along
+// dp: a comparison of the link between hosts with a single host. "" if the link
+// is not the cause, or was not measured.
 std::string LinkBetweenHosts(const Answer& answer, const Waterfall& waterfall) {
   constexpr double kBytes = 4 << 20;
-  constexpr double kSlower = 1.2;  // than within a host
+  constexpr double kSlower = 1.2;  // relative to within a host
   const Cell& cell = *waterfall.cell;
   const Loss* largest = LargestLoss(waterfall);
   if (cell.hosts < 2 || largest == nullptr ||
@@ -145,7 +146,7 @@ std::string LinkBetweenHosts(const Answer& answer, const Waterfall& waterfall) {
         absl::StrCat("The link between hosts is the cause: 4 MiB among ", ranks,
                      " ranks take ", InMilliseconds(across->seconds), " over ",
                      cell.hosts, " hosts, ");
-    // Every message crosses the link.
+    // With one rank per host, every message crosses the link.
     if (ranks == cell.hosts) return cause + "each of which has one rank.";
     const auto within = network.Estimate("all_reduce", kBytes, ranks);
     if (!within.ok() || across->seconds < kSlower * within->seconds) continue;
@@ -155,9 +156,9 @@ std::string LinkBetweenHosts(const Answer& answer, const Waterfall& waterfall) {
   return "";
 }
 
-// Of the straggler that costs the largest share of its cell's step, and, where
-// its rank is slow in most of the layouts that are compared at one size, of
-// those: no choice among them avoids it.
+// Describes the straggler that costs the largest share of its cell's step. If
+// the same rank is slow in most layouts compared at one world size, adds that
+// no choice of layout avoids it.
 std::string StragglerSentence(const Answer& answer) {
   const auto worst = absl::c_max_element(
       answer.stragglers, [](const CellStraggler& a, const CellStraggler& b) {
@@ -203,7 +204,7 @@ void AddOnce(const std::string& sentence, std::vector<std::string>& to) {
   to.push_back(sentence);
 }
 
-// The table of losses has the other causes, and those of other layouts.
+// The table of losses has the other causes and layouts.
 Finding WhatCostsMost(const Answer& answer) {
   std::vector<std::string> sentences;
   std::set<Scaling> seen;
@@ -228,7 +229,7 @@ Finding WhatCostsMost(const Answer& answer) {
   return {"What costs most", absl::StrJoin(sentences, "\n")};
 }
 
-// The remedy of each notable waterfall's largest loss, once.
+// The remedies of the notable waterfalls' largest losses, each once.
 Finding WhatToChange(const Answer& answer) {
   std::vector<std::string> sentences;
   for (const Waterfall* waterfall : NotableWaterfalls(answer)) {

@@ -1,5 +1,5 @@
-// The whole way from record files to the printed efficiency, of jobs whose
-// efficiency is known: ranks that are late in turn must not lower it.
+// From record files to the printed efficiency, for simulated jobs with a known
+// efficiency: ranks that take turns in being late must not lower it.
 
 #include <gtest/gtest.h>
 
@@ -34,7 +34,7 @@ std::vector<RunTrace> MakeRuns(const LateStudyConfig& config) {
   return runs.ok() ? *std::move(runs) : std::vector<RunTrace>();
 }
 
-// What the table prints of ddp, in percent.
+// The table's figures for ddp, in percent.
 struct Printed {
   double efficiency = 0, low = 0, high = 0;
 };
@@ -48,7 +48,7 @@ Printed PrintedEfficiency(const Answer& answer) {
   return {std::stod(match[1]), std::stod(match[2]), std::stod(match[3])};
 }
 
-// Percentage points of efficiency, by cause.
+// Returns the percentage points of efficiency lost to each cause.
 std::map<LossCause, double> Losses(const Waterfall& waterfall) {
   std::map<LossCause, double> points;
   for (const Loss& loss : waterfall.losses) {
@@ -96,8 +96,8 @@ TEST(LateRanks, TheTrueEfficiencyIsPrintedAndExplained) {
       ExpectClosed(answer->waterfalls[0]);
       EXPECT_NEAR(losses[LossCause::kExposedDp], 100 * kLateStudyAllReduceShare,
                   kBias);
-      // Nothing is left unexplained, and no rank is slower than the others by
-      // more than the means of so few steps differ by chance.
+      // Nothing is unexplained, and no rank is slower than the others by more
+      // than the random difference between means of so few steps.
       EXPECT_NEAR(losses[LossCause::kRest], 0, kBias);
       EXPECT_GT(losses[LossCause::kNoise], 0.7 * uneven);
       EXPECT_TRUE(answer->stragglers.empty());

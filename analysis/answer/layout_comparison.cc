@@ -23,7 +23,7 @@ namespace {
 
 constexpr double kSignificance = 0.05;  // over all pairs of layouts
 constexpr double kAsFast = 1.05;        // step time relative to the fastest
-constexpr double kLessMemory = 0.9;     // ratio from which it is mentioned
+constexpr double kLessMemory = 0.9;     // highest ratio that is mentioned
 
 // The part on which `row` spends the most extra time compared with `best`, for
 // the same examples: "75 ms exposed communication along dp". "" if unknown.
@@ -91,9 +91,9 @@ std::string Others(const Rows& rows, size_t all) {
                       " others, the nearest of which is ", nearest);
 }
 
-// Which to use; the table has the figures. A layout counts as fast as the
-// fastest only where it is not separated from it and within 5 % of it, not
-// merely because its runs are noisy.
+// Recommends a layout; the table has the figures. A layout that is not
+// separated from the fastest is called as fast only if it is also within 5 % of
+// it, as its runs may merely be noisy.
 std::string Advice(const LayoutComparison& layouts) {
   const LayoutRow& best = layouts.rows.front();
   Rows all, as_fast, doubtful;
@@ -159,7 +159,7 @@ void CompareRows(std::vector<LayoutRow>& rows) {
   const std::vector<double> best = rates(rows.front());
   for (LayoutRow& row : rows) {
     row.behind = RatioOf(best, rates(row), kSignificance / pairs);
-    // Without an interval there is nothing but the rates to go by.
+    // Without an interval, only the rates decide.
     row.separated = &row != &rows.front() && !(row.behind.interval.low <= 1);
     row.spends_more = SpendsMore(rows.front(), row);
   }
@@ -179,13 +179,13 @@ LayoutRow RowOf(const Answer& answer, const Cell& cell) {
   return row;
 }
 
-// Way of scaling, ranks, hosts, the global batch where it is held equal, the
-// flags that all trainers have, and a rank's CPU model, kind of device and
-// threads.
+// Way of scaling, ranks, hosts, global batch (0 under fixed memory), values of
+// the flags that all cells have, CPU model, kind of device, threads per rank.
 using WorkKey = std::tuple<Scaling, int64_t, int64_t, int64_t, std::string,
                            std::string, std::string, int64_t>;
 
-// The names of the flags that say the same of every trainer.
+// Returns the names of the flags that all cells have, without those that depend
+// on the world size or name outputs.
 std::set<std::string> SharedFlags(absl::Span<const Cell> cells) {
   std::map<std::string, size_t> counts;
   for (const Cell& cell : cells) {
@@ -215,15 +215,15 @@ void AddTo(std::map<WorkKey, std::vector<const Cell*>>& groups, Scaling scaling,
   if (!absl::c_linear_search(group, &cell)) group.push_back(&cell);
 }
 
-// Also true of weak-scaling cells with the same batch per rank.
+// Also true for weak-scaling cells with the same batch per rank.
 bool HoldsMemoryOf(const Cell& base, const Cell& cell) {
   return CheckComparable(base, cell, Scaling::kFixedMemory,
                          {.allow_oversubscribed = true, .force = true})
       .ok();
 }
 
-// Keeps each layout's cell with the largest batch; smaller batches were run for
-// other reasons.
+// Keeps each layout's cells with the largest batch; smaller batches were run
+// for other reasons.
 void KeepLargestBatches(std::vector<const Cell*>& cells) {
   std::map<std::string, int64_t> largest;
   for (const Cell* cell : cells) {
@@ -233,7 +233,7 @@ void KeepLargestBatches(std::vector<const Cell*>& cells) {
   std::erase_if(cells, [&largest](const Cell* cell) {
     return cell->global_batch < largest[cell->Trainer()];
   });
-  absl::c_sort(cells);  // in their order
+  absl::c_sort(cells);  // by address: the order of the answer's cells
 }
 
 }  // namespace

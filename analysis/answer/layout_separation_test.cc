@@ -1,8 +1,8 @@
-// How often the printed comparison of layouts separates equal ones, and finds a
-// slower one: simulated studies whose truth is known, from their records to the
-// table and the sentence.
+// Counts how often the printed comparison of layouts separates equal layouts,
+// and how often it finds a slower one, for simulated studies, from records to
+// the table and the sentence.
 //
-// The table of docs/metrics.md, with 1000 studies of every combination:
+// To reproduce the table of docs/metrics.md, with 1000 studies per combination:
 // ./bazelw test //analysis/answer:layout_separation_test --test_output=all
 //     --test_timeout=3600 --test_env=RANKWISE_STUDIES=1000
 
@@ -34,13 +34,13 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr double kNoise = 0.02;  // of the logarithm of a run's step time
+constexpr double kNoise = 0.02;  // deviation of the log of a run's step time
 constexpr int kStudiesAtOnce = 4;
 
 struct Layouts {
   int count = 2;
   int runs = 5;
-  bool student = false;  // noise with 3 degrees of freedom; else normal
+  bool student = false;  // Student's t with 3 degrees of freedom, or normal
   bool noisy = false;    // one layout varies three times as much
   double slower = 0;     // relative slowdown of layout00
 };
@@ -119,8 +119,8 @@ std::vector<Printed> ReadTable(const Answer& answer) {
     EXPECT_GE(std::stod(match[3]), 1) << line;
   }
   EXPECT_EQ(studies.size(), answer.layouts.size());
-  // The sentence says that layouts could not be separated from the fastest, if
-  // so, and names no other ones.
+  // The sentence says so if layouts were not separated from the fastest, and
+  // then names none that were.
   for (const LayoutComparison& layouts : answer.layouts) {
     const auto is_separated = [](const LayoutRow& row) {
       return row.separated;
@@ -155,7 +155,7 @@ Counts Count(const Layouts& layouts, int studies) {
   Machine machine(layouts);
   AnswerConfig config;
   config.throughput.warmup_steps = 0;
-  config.bootstrap.resamples = 1;  // laws of scaling are not judged here
+  config.bootstrap.resamples = 1;  // scaling laws are not tested here
   for (int done = 0; done < studies; done += kStudiesAtOnce) {
     const auto answer = Analyze(machine.Studies(), config);
     EXPECT_EQ(answer->layouts.size(), kStudiesAtOnce);

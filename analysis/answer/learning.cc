@@ -1,4 +1,4 @@
-// How soon runs reach a training loss, and how stale their gradients were.
+// Time to a training loss, and staleness of gradients.
 
 #include <algorithm>
 #include <cmath>
@@ -17,11 +17,11 @@
 namespace rankwise {
 namespace {
 
-using Counts = std::map<int64_t, int64_t>;  // of pushes, by staleness
+using Counts = std::map<int64_t, int64_t>;  // number of pushes by staleness
 
 void AddStaleness(const std::string& configuration, const char* unit,
                   const Counts& counts, Table& table) {
-  constexpr int64_t kShown = 8;  // with all that are above it
+  constexpr int64_t kShown = 8;  // the last column, which includes larger ones
   std::map<int64_t, double> shown;
   double all = 0;
   for (const auto& [staleness, count] : counts) {

@@ -1,4 +1,4 @@
-// Tables of where steps' time went.
+// Tables of the parts of steps, and of losses of efficiency.
 
 #include <map>
 #include <string>
@@ -17,7 +17,8 @@
 namespace rankwise {
 namespace {
 
-// Begins a row for a cell. Pages show the cell's label in place of its parts.
+// Begins a row for a cell. Pages show the cell's label instead of the three
+// columns that terminals show.
 void AddCellRow(const Cell& cell, const Labels& labels, Table& table) {
   const char* ablation = cell.IsAblation() ? " without communication" : "";
   table.AddRow();
@@ -29,8 +30,8 @@ void AddCellRow(const Cell& cell, const Labels& labels, Table& table) {
             kLeft | kNotOnTerminal);
 }
 
-// Whether some critical rank waited along several axes, so that its exposed
-// communication is shown by axis.
+// Whether any critical rank waited along several axes. If so, the tables show
+// exposed communication by axis.
 bool WaitsAlongSeveral(const Answer& answer) {
   return absl::c_any_of(answer.ledgers, [](const CellLedger& entry) {
     const LedgerParts& parts = entry.ledger.critical;
@@ -114,7 +115,7 @@ Table RankLedgerTable(const Answer& answer, const Labels& labels) {
   return table;
 }
 
-// For replicas in one process.
+// Only replicas in one process have rows.
 Table FirstDeviceTable(const Answer& answer, const Labels& labels) {
   constexpr const char* kParts[] = {"scatter", "replicate",        "gather",
                                     "loss",    "scatter gradient", "reduce"};

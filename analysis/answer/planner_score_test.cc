@@ -1,4 +1,4 @@
-// What an answer says about the planner, from the records of a study.
+// An answer's score of the planner, from the records of a study.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -47,8 +47,7 @@ RunTrace GptRun(const std::string& binary, int64_t ranks, double seconds,
   return run;
 }
 
-// Runs of single, of ddp, which is nearly twice as fast, of fsdp, and of
-// comm_bench.
+// Runs of single, ddp (nearly twice as fast), fsdp and comm_bench.
 std::vector<RunTrace> Study(double fsdp_seconds) {
   BenchRunForTest bench;
   bench.collectives = {"all_reduce", "ping_pong"};
@@ -73,7 +72,7 @@ TEST(PlannerScore, IsInTheAnswerAndItsText) {
 }
 
 TEST(PlannerScore, RegretIsWhatTheFirstChoiceCosts) {
-  // The planner makes the same choice in both studies, and is right in one.
+  // The planner's choice is the same in both studies, but right in only one.
   double largest = 0;
   for (const double fsdp_seconds : {0.011, 0.08}) {
     const auto answer = Analyze(Study(fsdp_seconds), {});

@@ -48,7 +48,8 @@ std::string CoverageText(const Score& score) {
       PercentText(score.coverage), score.median_relative_width);
 }
 
-// Calls among two ranks are the smallest there are to measure.
+// A fit to one rank has the communication of two, the smallest world size with
+// any.
 std::string ScoreSentence(const Score& score) {
   const std::string known =
       score.fitted_up_to == 1

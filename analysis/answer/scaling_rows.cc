@@ -18,18 +18,19 @@ namespace {
 constexpr Scaling kScalings[] = {Scaling::kStrong, Scaling::kWeak,
                                  Scaling::kFixedMemory};
 
-// Whether strong or weak scaling of a study of this batch starts from `base`.
+// Whether strong or weak scaling of a study with this batch starts from `base`.
 bool IsOfBatch(const Cell& base, int64_t batch) {
   return base.global_batch == batch ||
          base.rank_batch == static_cast<double>(batch);
 }
 
-// Of the ways of scaling that a cell fits, those that the study asked for.
+// Keeps the rows that start from the study's batch, or if there are none, those
+// with the largest base batch.
 void KeepMeant(std::vector<ScalingRow>& rows, const AnswerConfig& config) {
   const bool of_study = absl::c_any_of(rows, [&](const ScalingRow& row) {
     return IsOfBatch(*row.base, config.base_batch);
   });
-  int64_t largest = 0;  // global batch of a base
+  int64_t largest = 0;  // of the bases' global batches
   for (const ScalingRow& row : rows) {
     largest = std::max(largest, row.base->global_batch);
   }
@@ -39,8 +40,8 @@ void KeepMeant(std::vector<ScalingRow>& rows, const AnswerConfig& config) {
   });
 }
 
-// Weak scaling from another batch than the study's is fixed memory, where the
-// memory is equal, too.
+// Turns weak scaling from another batch than the study's into fixed memory if
+// the memory is equal too.
 void NameFixedMemory(std::vector<ScalingRow>& rows,
                      const AnswerConfig& config) {
   for (ScalingRow& row : rows) {
@@ -60,7 +61,7 @@ std::vector<ScalingRow> RowsOf(absl::Span<const Cell> cells, const Cell& cell,
   std::vector<ScalingRow> rows;
   absl::Status refusal;
   for (Scaling scaling : kScalings) {
-    // Equal batches hold equal memory: that says nothing new.
+    // Equal batches imply equal memory, so fixed memory would add nothing.
     if (scaling == Scaling::kFixedMemory && !rows.empty()) break;
     const absl::StatusOr<const Cell*> base = FindBase(cells, cell, scaling);
     if (!base.ok()) return {{&cell, "-", nullptr, base.status()}};
@@ -82,7 +83,7 @@ std::vector<ScalingRow> RowsOf(absl::Span<const Cell> cells, const Cell& cell,
   return rows;
 }
 
-// Its place in the table.
+// Sort key of the row in the table.
 size_t Order(const ScalingRow& row) {
   constexpr absl::string_view kOrder[] = {"base", "both", "strong", "weak",
                                           "fixed_memory"};
@@ -94,7 +95,6 @@ bool IsUnder(const ScalingRow& row, Scaling scaling) {
          (row.scaling == "both" && scaling != Scaling::kFixedMemory);
 }
 
-// The cell's ranks as a multiple of the base's.
 double RanksOver(const Cell& cell, const Cell& base) {
   return static_cast<double>(cell.run.world_size) /
          static_cast<double>(base.run.world_size);
@@ -120,7 +120,7 @@ void FitLaw(ScalingSeries& series, const BootstrapConfig& bootstrap) {
   }
 }
 
-// Empty unless under strong scaling.
+// Empty unless the series is strong scaling.
 std::vector<const ScalingRow*> RowsAboveTheBase(const ScalingSeries& series) {
   std::vector<const ScalingRow*> rows;
   if (series.scaling != Scaling::kStrong) return rows;
@@ -148,7 +148,7 @@ constexpr double kSameFraction = 0.25;
 // multiplied by the difference's derivative with respect to it.
 Interval ChangeOfSerialFraction(const ScalingRow& first, const ScalingRow& last,
                                 double times) {
-  // d(1/S) / d(log X) = -1/S, of the base's X with the opposite sign.
+  // d(1/S) / d(log X) = -1/S for the cell's throughput X, +1/S for the base's.
   const auto slope = [](const ScalingRow& row) {
     return 1 / row.efficiency->speedup / (1 - 1 / RanksOf(row));
   };
@@ -240,7 +240,6 @@ std::vector<ScalingRow> ScalingRows(absl::Span<const Cell> cells,
 
 std::vector<ScalingSeries> ScalingSeriesOf(absl::Span<const ScalingRow> rows,
                                            const AnswerConfig& config) {
-  // Rows of another base are a series of their own.
   std::map<std::tuple<Scaling, std::string, const Cell*>, ScalingSeries> series;
   for (const ScalingRow& row : rows) {
     if (!row.efficiency.ok()) continue;

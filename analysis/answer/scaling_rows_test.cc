@@ -19,9 +19,9 @@ using ::testing::IsEmpty;
 using ::testing::SizeIs;
 using ::testing::StartsWith;
 
-// A series with one rank as its base and these speedups on 2, 4, 8, ... ranks.
-// The throughputs of `runs` repetitions deviate by `spread` from the truth:
-// randomly if `noise` is given, otherwise evenly spaced.
+// A series from a base on one rank, with these speedups on 2, 4, 8, ... ranks.
+// The throughputs of `runs` repetitions deviate by `spread` from the true
+// value: randomly if `noise` is given, otherwise evenly spaced.
 struct Made {
   explicit Made(const std::vector<double>& speedups,
                 Scaling scaling = Scaling::kStrong, double spread = 0.003,
@@ -83,7 +83,7 @@ TEST(SerialFraction, IsConstantIfItsChangeIsKnownToBeSmall) {
 }
 
 TEST(SerialFraction, AnUndetectedChangeIsNotSerialWork) {
-  // Twice as much on 8 ranks, and noise that hides it.
+  // The fraction doubles from 2 to 8 ranks, but noise hides it.
   const Made made({Amdahl(0.05, 2), Amdahl(0.07, 4), Amdahl(0.10, 8)},
                   Scaling::kStrong, 0.05);
   EXPECT_EQ(SerialTrend(made.series),
@@ -104,9 +104,9 @@ TEST(SerialFraction, ALossOfTheFirstRanksFalls) {
               StartsWith("falls from 30.0 % on 2 ranks to 10.0 % on 4"));
 }
 
-// The percentage of simulated studies that print each trend. `first` and `last`
-// are the fractions on 2 and on 8 ranks; the throughputs of the five runs vary
-// by `spread`.
+// Returns the percentage of simulated studies that print each trend. `first`
+// and `last` are the serial fractions on 2 and 8 ranks; the throughputs of the
+// five runs vary by `spread`.
 std::map<std::string, double> Trends(double first, double last, double spread) {
   constexpr int kStudies = 1000;
   std::mt19937_64 random(1);
@@ -132,7 +132,7 @@ TEST(SerialFraction, TrendsAreRightInNinetyFivePercent) {
     for (double serial : {0.05, 0.3}) {
       auto stays = Trends(serial, serial, spread);
       EXPECT_LE(stays["rises"] + stays["falls"], 7);
-      // A change by a quarter is the smallest that must not be called constant.
+      // A change by a quarter is the smallest that is not called constant.
       EXPECT_LE(Trends(serial, 1.25 * serial, spread)["goes"], 5);
       EXPECT_LE(Trends(serial, 0.75 * serial, spread)["goes"], 5);
     }

@@ -1,4 +1,4 @@
-// Tables of cells against their base cases and against each other.
+// Tables that compare cells with their base cases and with each other.
 
 #include <algorithm>
 #include <cmath>
@@ -174,7 +174,7 @@ Table ScalingTable(const Answer& answer) {
   return table;
 }
 
-// The trends of the serial fractions, and why a law could not be fitted.
+// The trends of the serial fractions, and the reasons for laws not fitted.
 std::string LawNotes(const Answer& answer) {
   std::string notes;
   for (const ScalingSeries& series : answer.series) {
@@ -228,8 +228,8 @@ Figure RelativeTime(const LayoutRow& row, bool is_fastest) {
           {ratio, CsvNumber(interval.low), CsvNumber(interval.high)}};
 }
 
-// Exposed communication by axis, which is unknown for captured steps, and
-// bubble, in milliseconds.
+// Adds exposed communication by axis, which is unknown for captured steps, and
+// bubble, in milliseconds. `ledger` may be nullptr.
 void AddWaiting(const Ledger* ledger, Table& table) {
   const bool captured = ledger != nullptr && ledger->IsCaptured();
   for (const ExposedAxis& axis : kExposedAxes) {
@@ -243,11 +243,12 @@ void AddWaiting(const Ledger* ledger, Table& table) {
                                            : ledger->critical.bubble_seconds));
 }
 
-// More ranks than this are shown by their least and most idle one.
+// For more ranks, terminals and pages show only the smallest and largest value.
 constexpr size_t kMostRanksShown = 4;
 
-// "48.1 52.0", in order of the pipeline's ranks, replica after replica. The
-// field has the numbers themselves.
+// The metric's medians over repetitions, in order of the pipeline's ranks,
+// replica after replica: "48.1 52.0". The CSV field has the unrounded values of
+// all ranks.
 Figure ByRank(const Cell& cell, double PipelineRankUse::*metric, double scale,
               int decimals) {
   std::vector<std::string> texts, fields;
@@ -269,7 +270,7 @@ Figure ByRank(const Cell& cell, double PipelineRankUse::*metric, double scale,
           {all}};
 }
 
-// "4 x 16": micro-batches a step, and their examples.
+// "4 x 16": micro-batches per step, and examples per micro-batch.
 Figure MicroBatches(const Cell& cell) {
   const PipelineUse& use = cell.pipelines[0];
   const double examples = static_cast<double>(cell.global_batch) /

@@ -1,4 +1,4 @@
-// The answer's tables, in parts: see TablesOf.
+// The tables of an answer, which TablesOf combines.
 #ifndef RANKWISE_ANALYSIS_ANSWER_TABLES_H_
 #define RANKWISE_ANALYSIS_ANSWER_TABLES_H_
 
@@ -22,7 +22,7 @@ class Labels {
   explicit Labels(absl::Span<const Cell> cells)
       : cells_(cells), labels_(CellLabels(cells)) {}
 
-  // Cells that are not among the answer's get CellLabel.
+  // Returns CellLabel for a cell that is not one of the answer's.
   std::string Of(const Cell* cell) const {
     const bool is_among = cell >= cells_.begin() && cell < cells_.end();
     return is_among ? labels_[cell - cells_.begin()] : CellLabel(*cell);
@@ -33,12 +33,12 @@ class Labels {
   const std::vector<std::string> labels_;
 };
 
-// Shows "32"; the file has all digits.
+// An entry with BatchText; its CSV field has all digits.
 inline Figure Batch(double examples) {
   return Number(examples, BatchText(examples));
 }
 
-// "97.1", of a share of 1.
+// "97.1" for 0.971.
 inline std::string PercentDigits(double share) {
   return FixedText(100 * share, 1);
 }
@@ -46,32 +46,35 @@ inline std::string PercentDigits(double share) {
 // "tokens_per_second" for "tokens/s".
 std::string RateName(absl::string_view unit);
 
-// The predicted rate: "[90, 110]", "from 90 up", "-" where not known.
+// Interval of the predicted rate: "[90, 110]", "from 90 up", "-" if unknown.
 Figure RateEnds(const Prediction& prediction);
 
 inline double OfTheIdealSpeed(const Waterfall& waterfall) {
   return waterfall.ideal_seconds / waterfall.measured_seconds;
 }
 
-// A point of the ideal speed or more, beyond noise.
+// Whether the loss or gain is at least one percentage point of the ideal speed
+// and more than noise.
 bool IsNotable(const Loss& loss);
 
-// For each way of scaling at the largest world size the three that are nearest
-// to the ideal speed, the nearest first, at most one of them a pipeline.
+// Returns, for each way of scaling at the largest world size, up to three
+// waterfalls, nearest to the ideal speed first, at most one of a pipeline.
 std::vector<const Waterfall*> NotableWaterfalls(const Answer& answer);
 
-// Rows are medians over repetitions. Ablations have no row.
 Table LayoutTable(const Answer& answer);
+
+// Rows are medians over repetitions. Ablations have no row.
 std::vector<Table> PipelineTables(absl::Span<const Cell> cells);
 
 std::vector<Table> ScalingTables(const Answer& answer);
 std::vector<Table> LedgerTables(const Answer& answer);
 std::vector<Table> CostTables(const Answer& answer);
 
-// One per profile, in the answer's order.
+// One table per profile, in the answer's order.
 std::vector<Table> LayerTables(const Answer& answer);
 
-// The time to the target loss, if there is one, and the staleness of gradients.
+// Time to the target loss, without rows if there is no target, and staleness of
+// gradients.
 std::vector<Table> LearningTables(const Answer& answer);
 
 }  // namespace rankwise

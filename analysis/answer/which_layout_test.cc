@@ -1,5 +1,5 @@
-// The whole way from record files to the sentence that says which layout to
-// use, of machines whose bottleneck is known.
+// From record files to the sentence that recommends a layout, for simulated
+// machines with a known bottleneck.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -28,8 +28,8 @@ using ::testing::Not;
 
 struct LayoutStudy {
   std::map<std::string, double> truth;  // examples/s
-  std::string text;                     // what is printed
-  std::string advice;                   // of it: which layout to use
+  std::string text;                     // AnswerText
+  std::string advice;                   // the line in `text` that recommends
 
   std::string TrulyFastest() const {
     return std::max_element(
@@ -121,8 +121,8 @@ TEST(WhichLayout, WithAStragglerNoLayoutHelps) {
   }
 }
 
-// On 2 ranks: two runs of ddp, of 60 and 64 ms a step, and two of fsdp that
-// take `times` as long and hold half of the memory.
+// Returns the advice for 2 ranks from two runs of ddp, with steps of 60 and
+// 64 ms, and two of fsdp that take `times` as long and half of the memory.
 std::string AdviceOfTwo(double times) {
   std::vector<RunTrace> runs;
   for (double seconds : {0.060, 0.064}) {
@@ -162,7 +162,7 @@ TEST(WhichLayout, ASlowerOneIsNotPreferredBecauseItsRunsVary) {
                       "whose fullest rank holds 100 MB instead of 200 MB.")));
 }
 
-// How many comparisons of ddp with fsdp there are, where `differ` changes the
+// Returns the number of comparisons of ddp with fsdp after `differ` changed the
 // runs of fsdp and of its base case.
 size_t Comparisons(const std::function<void(RunRecord&)>& differ) {
   std::vector<RunTrace> runs;
@@ -195,7 +195,7 @@ TEST(WhichLayout, ThoseOfDifferentMachinesAreNotCompared) {
 TEST(WhichLayout, TheTableHasMemoryExposureByAxisAndBubble) {
   const LayoutStudy study = Make({.link_bytes_per_second = 1e9});
   EXPECT_THAT(study.text, ContainsRegex("layout +scaling +ranks +batch/rank"));
-  // 12 ms of bubble and 12.8 ms of messages; ddp's gradients take 75 ms.
+  // pipeline: 12.8 ms of messages and 12 ms of bubble; ddp: 75 ms of gradients
   EXPECT_THAT(
       study.text,
       ContainsRegex("pipeline 1f1b +strong +4 +16 +11[0-9]+ +.[0-9, ]+. "

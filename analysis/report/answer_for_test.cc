@@ -8,7 +8,7 @@
 namespace rankwise {
 namespace {
 
-// Cells are found by their places from here on.
+// Indices into the answer's cells.
 enum Place { kSingle, kDdp1, kDdp2Strong, kDdp2, kDdp4, kDdp8, k1f1b, kH1 };
 
 std::vector<Cell> MakeCells(const std::string& name) {

@@ -1,5 +1,5 @@
-// Looks at reports as people do, in a browser: every picture is drawn, and
-// nothing is written to the console.
+// Opens reports in a browser: every picture must be drawn, and nothing written
+// to the console.
 
 #include <unistd.h>
 
@@ -65,7 +65,8 @@ class BrowserTest : public testing::Test {
     ASSERT_TRUE(status.ok()) << status;
   }
 
-  // The page after it has drawn, as HTML.
+  // Runs Chromium on the report; returns its output, with --dump-dom the HTML
+  // of the drawn page.
   std::string Show(const std::string& options, const std::string& query = "") {
     return ShowPage(report_ + query, options);
   }
@@ -84,7 +85,7 @@ class BrowserTest : public testing::Test {
     return output.output;
   }
 
-  // What the page says of itself.
+  // Returns the status that report() of page/chart.js wrote, or null.
   nlohmann::json StatusOf(const std::string& page) {
     const std::string opening = "<output id=\"report-status\" hidden=\"\">";
     const size_t start = page.find(opening);
@@ -95,10 +96,9 @@ class BrowserTest : public testing::Test {
         {{"&lt;", "<"}, {"&gt;", ">"}, {"&amp;", "&"}}));
   }
 
-  // By how many pixels the report is wider than a phone's window of 390 px (0
-  // or below where it fits), and which elements extend beyond the window, if
-  // any. Chromium's own windows are at least 500 px wide, so the report is
-  // shown in a frame.
+  // Returns by how many pixels the report is wider than a phone's window of
+  // 390 px (0 or less if it fits), and the elements that extend beyond the
+  // window. Uses a frame, as Chromium's windows are at least 500 px wide.
   std::string BeyondAPhone(const std::string& options) {
     const std::string phone = folder_ + "/phone.html";
     std::ofstream(phone) << R"(<!doctype html><body>
@@ -195,7 +195,7 @@ TEST_F(BrowserTest, FitsAPhone) {
 }
 
 TEST_F(BrowserTest, NamesDoNothing) {
-  // Had it been markup, or had Plotly taken it for its own, it would show.
+  // The name is text, neither HTML nor a template of Plotly.
   Write(
       *FullAnswer("</script><img src=x onerror=pageErrors.push('ran')><b>%{x"
                   "}"));
@@ -307,7 +307,7 @@ TEST_F(BrowserTest, DrawsAHistory) {
 
 TEST_F(BrowserTest, ThePictureOfTheReadmeIsMade) {
   Write(*FullAnswer(""));
-  // Characters that mean something in an address.
+  // Characters that are special in a URL.
   const std::string odd = folder_ + "/a#b?c%41.html";
   std::filesystem::copy_file(report_, odd);
   const std::string picture = OutputFolder() + "/report.png";

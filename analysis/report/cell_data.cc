@@ -22,7 +22,7 @@ json MemoryPartsData(const MemoryParts& parts) {
           {"activations", parts.activation_bytes}};
 }
 
-// Null: not known.
+// Returns null if the memory was not recorded.
 json MemoryData(const Cell& cell) {
   if (!cell.memory.has_value()) return nullptr;
   return {{"rank", cell.memory->rank},
@@ -76,7 +76,7 @@ json CellsData(absl::Span<const Cell> cells) {
 }
 
 json OriginData(absl::Span<const Cell> cells) {
-  std::map<json, std::set<std::string>> machines;  // with their devices
+  std::map<json, std::set<std::string>> machines;  // devices by machine
   std::set<json> versions;
   std::set<std::string> code;
   std::set<int64_t> threads;

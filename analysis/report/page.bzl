@@ -5,7 +5,7 @@ def page_files(name, texts):
 
     Args:
       name: the name of the target.
-      texts: a dict from the names of the strings to the files that each concatenates.
+      texts: a dict from the name of each string to the files that it concatenates.
     """
     lines = ["text %s %s" % (key, " ".join(["$(location %s)" % file for file in files])) for key, files in texts.items()]
     native.genrule(

@@ -17,10 +17,10 @@
 namespace rankwise {
 
 // The files of page/, embedded by the build.
-extern const char kPageHtml[];    // with {{title}}, {{css}}, {{data}}, ...
-extern const char kPageCss[];     // goes to {{css}}
-extern const char kPageErrors[];  // to {{errors}}: runs first
-extern const char kPageParts[];   // to {{parts}}: scripts of all pages
+extern const char kPageHtml[];    // with placeholders {{title}}, {{css}}, ...
+extern const char kPageCss[];     // for {{css}}
+extern const char kPageErrors[];  // for {{errors}}: script that runs first
+extern const char kPageParts[];   // for {{parts}}: scripts of all pages
 
 namespace {
 

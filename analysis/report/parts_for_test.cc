@@ -49,7 +49,7 @@ CostCurve MakeCurve(const std::string& collective, int64_t ranks) {
   CostCurve curve;
   curve.world_size = ranks;
   if (collective == "all_reduce") curve.bus_factor = 2 * (n - 1) / n;
-  // The algorithm changes at 64 KiB, which the line knows nothing of.
+  // The algorithm changes at 64 KiB, which curve.line does not model.
   const double alpha = 90e-6 * n, near = 0.9e-9, far = 0.4e-9 + 0.1e-9 * n;
   const auto seconds = [&](double bytes) {
     return bytes < 65536 ? alpha + near * bytes
@@ -64,14 +64,14 @@ CostCurve MakeCurve(const std::string& collective, int64_t ranks) {
   return curve;
 }
 
-// An action of a schedule, in units of a forward pass.
+// An action of a schedule; times are in units of a forward pass.
 struct Slot {
   const char* action;
   int64_t micro_batch;
   double start, length;
 };
 
-// By rank.
+// Actions by rank.
 const std::vector<Slot> k1f1b[] = {{{"F", 0, 0, 1},
                                     {"F", 1, 1, 1},
                                     {"B", 0, 4, 2},
@@ -210,7 +210,7 @@ Waterfall MakeWaterfall(const Cell& cell, const Cell& base, Scaling scaling) {
          seconds / waterfall.measured_seconds,
          {seconds - 0.05 * lost, seconds + 0.05 * lost}});
   }
-  // As if a cell had only one repetition.
+  // Unknown, as for a cell with a single repetition.
   waterfall.losses.back().interval = {std::nan(""), std::nan("")};
   return waterfall;
 }

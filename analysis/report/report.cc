@@ -17,7 +17,7 @@ namespace {
 
 using ::nlohmann::json;
 
-// The list of data_of(context..., member) for every member of `list`.
+// Returns the array of data_of(context..., member) for each member of `list`.
 template <typename List, typename DataOf, typename... Context>
 json DataOfEach(const List& list, const DataOf& data_of,
                 const Context&... context) {
@@ -27,7 +27,7 @@ json DataOfEach(const List& list, const DataOf& data_of,
 }
 
 constexpr int kCurvePoints = 40;
-constexpr double kDrawnBeyond = 2;  // times the largest measured size
+constexpr double kDrawnBeyond = 2;  // relative to the largest measured size
 
 json EfficiencyData(const ScalingRow& row) {
   if (!row.efficiency.ok()) return nullptr;
@@ -41,7 +41,7 @@ json EfficiencyData(const ScalingRow& row) {
   };
 }
 
-// `base_ranks`: the law counts ranks in units of these.
+// The law counts ranks in units of `base_ranks`.
 json LawData(const AmdahlsLaw& law, int64_t base_ranks, int64_t max_ranks) {
   json ranks = json::array(), speedups = json::array();
   const double unit = static_cast<double>(base_ranks);
@@ -85,7 +85,7 @@ json PartsData(const LedgerParts& parts) {
 
 json RankLedgerData(const RankLedger& rank) {
   return {{"rank", rank.rank},
-          {"stage", rank.stage},  // -1: the rank is one place
+          {"stage", rank.stage},  // -1 if not a single stage
           {"parts", PartsData(rank.parts)}};
 }
 
@@ -101,7 +101,7 @@ json LossData(const Loss& loss) {
   return {{"cause", LossName(loss.cause)},
           {"remedy", Remedy(loss.cause)},
           {"seconds", loss.seconds},
-          {"interval", IntervalData(loss.interval)},  // of the seconds
+          {"interval", IntervalData(loss.interval)},  // seconds
           {"points", loss.efficiency_points}};
 }
 
@@ -109,14 +109,14 @@ json WaterfallData(const Answer& answer, const Waterfall& waterfall) {
   return {{"cell", CellIndex(answer.cells, waterfall.cell)},
           {"base", CellIndex(answer.cells, waterfall.base)},
           {"scaling", std::string(ScalingName(waterfall.scaling))},
-          {"limit_seconds", waterfall.limit_seconds},  // NaN: null in JSON
+          {"limit_seconds", waterfall.limit_seconds},  // NaN if unknown
           {"ideal_seconds", waterfall.ideal_seconds},
           {"measured_seconds", waterfall.measured_seconds},
           {"losses", DataOfEach(waterfall.losses, LossData)},
           {"merged", waterfall.merged}};
 }
 
-// Its ledger's place among the answer's, or null.
+// Returns the index of the row's ledger in answer.ledgers, or null.
 json LedgerIndex(const Answer& answer, const LayoutRow& row) {
   if (row.ledger == nullptr) return nullptr;
   const auto found = absl::c_find_if(
@@ -147,7 +147,7 @@ json CurveData(const std::string& collective, const CostCurve& curve) {
   const CostLine& line = curve.line;
   return {{"collective", collective},
           {"ranks", curve.world_size},
-          {"bus_factor", curve.bus_factor},  // not known: null
+          {"bus_factor", curve.bus_factor},  // NaN if unknown
           {"points", points},
           {"alpha_seconds", line.alpha_seconds},
           {"beta_seconds_per_byte", line.beta_seconds_per_byte}};
@@ -172,7 +172,7 @@ json PredictionData(const Prediction& prediction) {
   };
 }
 
-constexpr size_t kMaxLossPoints = 2000;  // of a curve
+constexpr size_t kMaxLossPoints = 2000;  // per curve
 
 json FindingData(const Finding& finding) {
   return {{"title", finding.title}, {"text", finding.text}};
@@ -181,7 +181,7 @@ json FindingData(const Finding& finding) {
 json TimelineData(const std::vector<TimelineRecord>& timelines) {
   json data = json::array();
   for (const TimelineRecord& timeline : timelines) {
-    // One process may have run all of the pipeline's ranks.
+    // One process may have run all pipeline ranks.
     const int64_t row = std::max(timeline.rank, timeline.pipeline_rank);
     for (const RecordedSpan& span : timeline.spans) {
       data.push_back({{"rank", row},
@@ -264,7 +264,7 @@ json ScoreData(const Answer& answer, const Score& score) {
   return {{"points", DataOfEach(score.points, ScoredData, answer)},
           {"fitted_up_to", score.fitted_up_to},
           {"median_absolute_error", score.median_absolute_error},
-          {"coverage", score.coverage},  // not known: NaN, null in JSON
+          {"coverage", score.coverage},  // NaN if unknown
           {"median_relative_width", score.median_relative_width},
           {"left_out", score.left_out}};
 }

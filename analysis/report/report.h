@@ -1,5 +1,4 @@
-// The study's answer as one HTML file that needs nothing else: it opens
-// offline, in any browser, in light and dark, and prints.
+// Writes the answer of a study as one self-contained HTML file: see page.h.
 #ifndef RANKWISE_ANALYSIS_REPORT_REPORT_H_
 #define RANKWISE_ANALYSIS_REPORT_REPORT_H_
 
@@ -15,30 +14,31 @@ namespace rankwise {
 
 struct ReportConfig {
   std::string title;      // "Scaling study, 2026-01-31"
-  std::string plotly_js;  // path of plotly.min.js, which is put inline
-  std::string command;    // that makes this report again; "" for none
+  std::string plotly_js;  // path of plotly.min.js, which is inlined
+  std::string command;    // shown as the command that makes the report; or ""
 };
 
 // Writes `path` atomically. The error names the file.
 absl::Status WriteReport(const Answer& answer, const ReportConfig& config,
                          const std::string& path);
 
-// Everything that the page draws, as one JSON object. Places, names and units
-// are the page's own: page/*.js reads it, nothing else should. Seconds, bytes
-// and shares of 1, as in the answer. Long loss curves are thinned to every k-th
-// step, Amdahl's law is drawn to twice the largest size. Numbers that are not
-// finite become null when written.
+// Returns all data of the page as one JSON object, for page/*.js only: its keys
+// are not a stable format. Units as in the answer: seconds, bytes and shares of
+// 1. Loss curves of more than 2000 points are thinned to every k-th point and
+// the last one; Amdahl's law extends to twice the largest world size. Numbers
+// that are not finite become null when written.
 nlohmann::json ReportData(const Answer& answer);
 
-// A cell's place among `cells`, which the others refer to it by; null for null
-// and for one that is not among them.
+// Returns the index of `cell` in `cells`, by which other data refer to it; null
+// if `cell` is nullptr or does not point into `cells`.
 nlohmann::json CellIndex(absl::Span<const Cell> cells, const Cell* cell);
 
-// Names, sizes, figures over the repetitions, caveats, and the memory of the
-// fullest rank, or null if it was not recorded.
+// Returns the cells' names, sizes, figures over repetitions, caveats, and
+// memory of the fullest rank (null if not recorded).
 nlohmann::json CellsData(absl::Span<const Cell> cells);
 
-// Machines, versions, commits, and the flags that all cells share.
+// Returns the machines with their devices, versions, code versions, threads per
+// rank, and the flags with equal values in all cells.
 nlohmann::json OriginData(absl::Span<const Cell> cells);
 
 }  // namespace rankwise

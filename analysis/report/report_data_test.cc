@@ -30,7 +30,7 @@ Table TableNamed(const Answer& answer, const std::string& id) {
   return {};
 }
 
-// The field of a CSV file that is called `name`.
+// Returns the field of the CSV column `name`.
 std::string FieldOf(const Table& table, size_t row, const std::string& name) {
   for (size_t i = 0; i < table.columns.size(); ++i) {
     const std::vector<std::string> names =
@@ -255,7 +255,7 @@ TEST(CellsDataTest, HoldsRatesMediansNamesAndMarks) {
   cells[0].shared_device = "cuda:0";
   const nlohmann::json cell = CellsData(cells)[0];
   EXPECT_EQ(cell["label"], "pipeline 1f1b on 2 ranks, batch 32");
-  // The geometric mean of repetitions around 1600.
+  // A geometric mean, so not exactly 1600.
   EXPECT_NEAR(cell["rate"].get<double>(), 1600, 0.2);
   EXPECT_EQ(cell["rate"], cells[0].ExamplesPerSecond());
   EXPECT_DOUBLE_EQ(cell["step_seconds"], 64.0 / 1600);

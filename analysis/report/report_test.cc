@@ -32,14 +32,14 @@ std::string Read(const std::string& path) {
   return text.str();
 }
 
-// A path of its own for every test.
+// A path that is unique to the test.
 std::string Path(const std::string& name) {
   return absl::StrCat(
       testing::TempDir(), "/",
       testing::UnitTest::GetInstance()->current_test_info()->name(), name);
 }
 
-// The page of an answer, with Plotly's text taken out: what is ours.
+// Returns the written page of an answer without the text of Plotly.
 std::string OwnPage(const Answer& answer, const std::string& title) {
   const std::string path = Path(".html");
   const absl::Status status =

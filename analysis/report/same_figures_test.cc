@@ -35,8 +35,8 @@ namespace {
 using ::nlohmann::json;
 using Row = std::vector<std::string>;
 
-// The columns of a line of a terminal's table: two spaces or more are between
-// them, and a column may be empty only at the end.
+// Splits a line of a terminal's table into its columns, which two or more
+// spaces separate. Only columns at the end may be empty.
 Row Columns(const std::string& line) {
   Row columns;
   for (const absl::string_view part : absl::StrSplit(line, "  ")) {
@@ -46,8 +46,9 @@ Row Columns(const std::string& line) {
   return columns;
 }
 
-// The terminal's tables, each a header and rows: a rule is below a header, and
-// the rows end where a line has another number of columns.
+// Returns the tables in a terminal's text, each as a header and rows. A rule
+// follows the header; an empty line, or one with at least two columns fewer
+// than the header, ends the rows.
 std::vector<std::vector<Row>> TablesIn(const std::string& text) {
   const std::vector<std::string> lines = absl::StrSplit(text, '\n');
   std::vector<std::vector<Row>> tables;
@@ -72,7 +73,7 @@ std::string FolderOf(const std::string& name) {
   return dir;
 }
 
-// The data of the written page.
+// Writes the page and returns the data in it.
 json PageData(const Answer& answer, const std::string& dir) {
   const std::string path = dir + "/report.html";
   const absl::Status written = WriteReport(
@@ -87,7 +88,8 @@ json PageData(const Answer& answer, const std::string& dir) {
   return json::parse(text.substr(start, text.find("</script>", start) - start));
 }
 
-// A page's table by header: the texts of its rows.
+// Returns the columns of a page's table by header. Columns with equal headers
+// are concatenated.
 std::map<std::string, Row> TextsOf(const json& table) {
   std::map<std::string, Row> texts;
   for (size_t i = 0; i < table["columns"].size(); ++i) {
@@ -97,8 +99,9 @@ std::map<std::string, Row> TextsOf(const json& table) {
   return texts;
 }
 
-// The number of figures of the terminal's rows that a page's table has in its
-// columns of the same `shared` headers; 0 unless it has every row, in order.
+// Returns the number of figures in the terminal's `shared` columns if the
+// page's columns of the same headers, `texts`, contain all rows in order;
+// otherwise 0.
 int FiguresOnPage(const std::vector<Row>& table,
                   const std::vector<size_t>& shared,
                   const std::map<std::string, Row>& texts, size_t rows) {
@@ -118,8 +121,8 @@ int FiguresOnPage(const std::vector<Row>& table,
   return figures;
 }
 
-// Expects each figure of the terminal's tables on the page, in the table that
-// shares the most headers with it. Returns how many there are.
+// Expects the figures of each terminal table in the page's table that shares
+// the most headers with it. Returns the number of figures.
 int CompareTerminalWithPage(const std::string& text, const json& data) {
   int figures = 0;
   for (const std::vector<Row>& table : TablesIn(text)) {
@@ -147,8 +150,8 @@ int CompareTerminalWithPage(const std::string& text, const json& data) {
   return figures;
 }
 
-// By name the fields of each row of a CSV file without quoted fields in those
-// columns that are asked for.
+// Returns the columns of a CSV file by name, with the quotes removed from
+// quoted fields.
 std::map<std::string, Row> FieldsOf(const std::string& csv) {
   std::map<std::string, Row> fields;
   std::vector<std::string> lines = absl::StrSplit(csv, '\n');
@@ -180,7 +183,7 @@ const json& TableNamed(const json& data, const std::string& id) {
   return none;
 }
 
-// Rounded as the page has them, the file's numbers are the page's texts.
+// Expects the numbers of the CSV file, rounded, in the texts of the page.
 void CompareFileWithPage(const json& data, const std::string& id,
                          const std::string& head, const std::string& name,
                          double scale, int decimals, const char* unit = "") {

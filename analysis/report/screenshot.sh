@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Photographs parts of a report, 1120 pixels wide and in light colours: the README's picture.
-#   analysis/report/screenshot.sh REPORT.html OUT.png                                  its words and its waterfall
-#   analysis/report/screenshot.sh REPORT.html OUT.png findings,scaling,waterfall 1900  parts (what its contents link to), and pixels of height
+# Makes a picture of parts of a report, 1120 pixels wide and in light colours, such as the README's.
+#   analysis/report/screenshot.sh REPORT.html OUT.png                                  findings and waterfall
+#   analysis/report/screenshot.sh REPORT.html OUT.png findings,scaling,waterfall 1900  parts (ids of sections), height in pixels
 set -euo pipefail
 
 if (($# < 2 || $# > 4)); then
@@ -18,11 +18,11 @@ for name in chromium chromium-browser google-chrome; do
   browser="$(command -v "$name")" && break
 done
 if [[ -z "$browser" ]]; then
-  echo "screenshot.sh: no Chromium here; on Debian or Ubuntu: sudo apt-get install chromium" >&2
+  echo "screenshot.sh: Chromium is not installed; on Debian or Ubuntu: sudo apt-get install chromium" >&2
   exit 1
 fi
 
-# The characters that mean something in an address.
+# Escape the characters that are special in a URL.
 address="${report//%/%25}"
 address="${address//\#/%23}"
 address="${address//\?/%3F}"
@@ -38,9 +38,9 @@ options=(
   --force-device-scale-factor=1
   --hide-scrollbars
   --window-size="1120,$height"
-  --virtual-time-budget=20000 # of the page's own time: until it has drawn
+  --virtual-time-budget=20000 # ms on the page's clock, enough to draw
 )
-# Its sandbox does not work for root.
+# Chromium's sandbox does not work for root.
 [[ "$(id -u)" != 0 ]] || options+=(--no-sandbox)
 rm -f "$picture"
 "$browser" "${options[@]}" --screenshot="$picture" "file://$address?show=$parts" 2>"$profile/log" || {

@@ -1,4 +1,4 @@
-// Hand-written JSON objects: unknown keys are mistakes.
+// Checks the keys of JSON objects that people write.
 #ifndef RANKWISE_ANALYSIS_TEXT_JSON_KEYS_H_
 #define RANKWISE_ANALYSIS_TEXT_JSON_KEYS_H_
 

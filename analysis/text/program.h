@@ -1,4 +1,4 @@
-// What the command lines of analysis's programs have in common.
+// Shared parts of the command lines of analysis's programs.
 #ifndef RANKWISE_ANALYSIS_TEXT_PROGRAM_H_
 #define RANKWISE_ANALYSIS_TEXT_PROGRAM_H_
 
@@ -15,34 +15,34 @@
 
 namespace rankwise {
 
-// What --help prints: `usage`, and the flags that are defined in files whose
-// path contains `folder`, such as "analysis/compare/". To be called before the
+// Makes --help print `usage` and the flags that are defined in files whose path
+// contains `folder`, such as "analysis/compare/". Must be called before the
 // flags are parsed.
 void DescribeProgram(absl::string_view usage, std::string folder);
 
-// The path of this process's executable.
+// Returns the path of this process's executable.
 std::string OwnPath();
 
-// For a program that takes flags alone: InvalidArgument, naming the first
-// argument and `example`, a flag with its value, where `positional` holds more
-// than the program's own name, with which ParseFlags begins it.
+// Checks that a program which takes only flags was given no arguments.
+// `positional` is the result of ParseFlags, which begins with the program's
+// name. InvalidArgument names the first argument and `example`, a flag with its
+// value.
 absl::Status RefuseArguments(absl::Span<char* const> positional,
                              absl::string_view example);
 
-// "8,1,64": whole numbers from `least` to `most`, in ascending order, each
-// once. InvalidArgument names the flag.
+// Parses whole numbers from `least` to `most`, such as "8,1,64". Returns them
+// in ascending order without duplicates. InvalidArgument names the flag.
 absl::StatusOr<std::vector<int64_t>> ParseNumbers(absl::string_view flag,
                                                   absl::string_view text,
                                                   int64_t least, int64_t most);
 
-// "512MB", "1.5GiB", "4000000000": bytes, rounded down to a whole number, at
-// least 1. InvalidArgument names the flag.
+// Parses an amount of memory: "512MB", "1.5GiB", "4000000000" (bytes). Returns
+// bytes, rounded down, at least 1. InvalidArgument names the flag.
 absl::StatusOr<int64_t> ParseMemory(absl::string_view flag,
                                     absl::string_view text);
 
-// Writes "PROGRAM: MESSAGE" to the standard error. Returns `exit_code`, or
-// without one kInconclusive for FailedPrecondition and ExitCode(status)
-// otherwise.
+// Writes "PROGRAM: MESSAGE" to stderr. Returns `exit_code`; if it is nullopt,
+// kInconclusive for FailedPrecondition and ExitCode(status) for other errors.
 int Complain(absl::string_view program, const absl::Status& status,
              std::optional<int> exit_code = std::nullopt);
 
@@ -53,8 +53,8 @@ struct Program {
   const char* example;  // passed to RefuseArguments
 };
 
-// main() of a program that takes flags alone: the exit code, after `run` and a
-// message where that fails.
+// The main() of a program that takes only flags: parses them and calls `run`.
+// Returns the exit code; writes an error with Complain.
 int RunProgram(const Program& program, int argc, char** argv,
                absl::Status (*run)());
 

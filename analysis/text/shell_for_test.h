@@ -7,7 +7,7 @@
 namespace rankwise {
 
 struct Outcome {
-  int exit_code = -1;  // -1: ended by a signal
+  int exit_code = -1;  // -1 if ended by a signal or not started
   std::string output;  // stdout; with "2>&1" in the command, stderr too
 };
 

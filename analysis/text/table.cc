@@ -15,7 +15,7 @@
 namespace rankwise {
 namespace {
 
-// A spreadsheet would take a text that begins like this for a formula.
+// Prefixes "'" to a field that a spreadsheet would read as a formula.
 std::string Harmless(const std::string& field) {
   const bool is_formula = field.find_first_of("=+@\t\r") == 0;
   return CsvField(is_formula ? "'" + field : field);

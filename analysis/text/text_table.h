@@ -10,20 +10,20 @@ namespace rankwise {
 std::string PercentText(double share);        // "97.1 %"
 std::string SignedPercentText(double share);  // "+3.2 %"
 
-// Three digits of a time in milliseconds, without the unit: "12.3", "0.0123".
+// Three significant digits in milliseconds, without unit: "12.3", "0.0123".
 std::string MillisecondsText(double seconds);
 
-// The same with two decimals, for a column of them: "12.30".
+// Two decimals in milliseconds, without unit, for a column: "12.30".
 std::string MillisecondsColumn(double seconds);
 
 // "0.032", "<0.001", "-" for NaN.
 std::string PValueText(double p);
 
-// For a CSV file: all digits; "" for a number that is not finite.
+// All digits, for a CSV file; "" if the number is not finite.
 std::string CsvNumber(double value);
 
 // Columns are as wide as their widest cell and two spaces apart. The first
-// `left_columns` are aligned left, the others, numbers, right.
+// `left_columns` columns are left-aligned, the others right-aligned.
 class TextTable {
  public:
   TextTable(std::vector<std::string> header, size_t left_columns);
@@ -31,7 +31,7 @@ class TextTable {
   // Must have as many cells as the header.
   void AddRow(std::vector<std::string> row);
 
-  // Header, a rule, and the rows, each line closed by a newline.
+  // Returns the header, a rule and the rows. Each line ends with a newline.
   std::string ToString() const;
 
  private:

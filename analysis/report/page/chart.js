@@ -1,12 +1,12 @@
-// Every picture of the page: drawn, drawn again when light turns dark, the window
-// changes its size or the page is printed, and counted.
+// Draws the page's charts, and draws them again when the colour scheme or the window's size changes and for printing.
+// Reports how much was drawn, for tests.
 
 const charts = [];
 const printedWidth = 690;  // pixels: A4 within its margins
 
 const plotConfig = {
   displaylogo: false,
-  // Nothing leaves the page.
+  // Send nothing to a server.
   showSendToCloud: false,
   plotlyServerURL: '',
   topojsonURL: '/',
@@ -14,9 +14,8 @@ const plotConfig = {
   toImageButtonOptions: {format: 'svg'},
 };
 
-// Adds a picture of what `figure(look, width)` gives: {data, layout}, `width` in
-// pixels. The function that comes back draws it again, as another picture: what
-// was zoomed into or hidden is forgotten.
+// Adds a chart of `figure(look, width)`, which returns {data, layout} for a `width` in pixels. Returns a function that
+// draws the chart again with the figure's current data and resets zoom and hidden traces.
 function chart(parent, id, description, figure) {
   const place = element('div', {class: 'plot', id, role: 'img', 'aria-label': description});
   parent.append(place);
@@ -37,7 +36,7 @@ async function drawAll() {
   for (const one of charts) await one.draw();
 }
 
-// What was drawn of a chart: lines, bars and points.
+// Returns the number of lines, bars and points that a chart shows.
 function marks(place) {
   return place.querySelectorAll('.plot .trace path').length;
 }

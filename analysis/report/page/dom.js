@@ -1,4 +1,4 @@
-// Elements of the page. Texts become text nodes: nothing in them is markup.
+// Creates elements of the page. Strings become text nodes, so markup in them has no effect.
 
 function element(name, attributes, ...children) {
   const made = document.createElement(name);
@@ -9,13 +9,13 @@ function element(name, attributes, ...children) {
   return made;
 }
 
-// A sentence as the contents of an element, flags set as code.
+// Returns a sentence as children of an element, with flags in code elements.
 function prose(text) {
   return text.split(/(--[a-z][a-z_]*(?:=[^\s,;)]+)?)/).map(
       (part, i) => (i % 2 === 1 ? element('code', {class: 'flag'}, part) : unbroken(part)));
 }
 
-// A heading with what follows it; the page's contents name it.
+// Adds a section with a heading, which the page's contents list, and a lead paragraph.
 function section(id, title, lead) {
   const made = element('section', {id}, element('h2', {}, title));
   if (lead) made.append(element('p', {class: 'lead'}, lead));
@@ -23,14 +23,14 @@ function section(id, title, lead) {
   return made;
 }
 
-// One line on why there is no picture, and what would bring it.
+// Adds a line with the reason why there is no chart, and the command that would provide its data.
 function missing(parent, why, command) {
   const line = element('p', {class: 'missing'}, why);
   if (command) line.append(' ', element('code', {}, command));
   parent.append(line);
 }
 
-// A list that opens at a click.
+// Returns a list that is collapsed at first.
 function folded(title, texts) {
   return element('details', {}, element('summary', {}, title),
                  element('ul', {}, ...texts.map((text) => element('li', {}, text))));
@@ -38,7 +38,7 @@ function folded(title, texts) {
 
 let controlCount = 0;
 
-// Buttons of which one is pressed; `change` is called with the option's place.
+// Adds buttons of which exactly one is pressed; a press calls `change` with the option's index.
 function choice(parent, label, options, change) {
   const name = `control-${++controlCount}`;
   const buttons = options.map((option, place) => {

@@ -1,4 +1,4 @@
-// Whatever goes wrong on the page is kept, for the status that a test reads.
+// Collects the page's errors and warnings for the status that tests read.
 'use strict';
 const pageErrors = [];
 addEventListener('error', (event) => pageErrors.push(event.message));

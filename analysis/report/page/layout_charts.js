@@ -1,10 +1,10 @@
-// Layouts of ranks against each other.
+// Compares layouts of ranks.
 
 function layoutsName({ranks, scaling}) {
   return `${plural(ranks, 'rank')}, ${scaling.replace('_', ' ')} scaling`;
 }
 
-// What each layout spends on as many examples as the fastest trains in a step.
+// Returns the parts of each layout's time for as many examples as the fastest trains in a step.
 function layoutBars({rows}) {
   const examples = cellOf(rows[0]).global_batch;
   return rows.filter((row) => row.ledger !== null).map((row) => {
@@ -17,11 +17,11 @@ function layoutBars({rows}) {
 
 function addLayouts() {
   const part = section(
-      'layouts', 'Which layout of the ranks',
-      'What the critical rank of each layout spends on the examples that the fastest trains in a step; the fastest first. ' +
+      'layouts', 'Which layout of ranks to use',
+      'Time of the critical rank of each layout for as many examples as the fastest layout trains in a step; the fastest first. ' +
           'The 95 % intervals of the relative times are simultaneous over all pairs of layouts: a layout is separated from the fastest if its interval lies above 1.');
   if (study.layouts.length === 0) {
-    missing(part, 'No two layouts did the same work on as many ranks. A study that compares some:',
+    missing(part, 'No two layouts did the same work on the same number of ranks. A study that compares layouts:',
             './bazelw run //:study -- --layouts=auto --model=gpt');
     addTables(part, study.tables, 'plan-');
     return;

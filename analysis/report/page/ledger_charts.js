@@ -1,4 +1,4 @@
-// Where a step's time goes, and what the efficiency was lost to.
+// Charts of the parts of steps and of the losses of efficiency.
 
 const ledgerParts = [
   {key: 'compute', name: 'compute', hue: 'blue', pattern: ''},
@@ -31,7 +31,7 @@ function ledgerBars(everyRank) {
   });
 }
 
-// The whole step's time, to the right of its bar.
+// The total time of each step, to the right of its bar.
 function stepTimes(look, bars) {
   return {
     type: 'scatter', mode: 'text', y: bars.map((bar, row) => row), x: bars.map((bar) => 1e3 * total(bar.parts)),
@@ -78,11 +78,11 @@ function partsFigure(look, width, bars, asShare, unit = 'ms per step') {
 function addLedger() {
   const part = section(
       'ledger', 'Where the step goes',
-      'Means over the steps and runs of what the critical rank did: the one that waited least, so that the others waited for it. ' +
+      'Means over steps and runs for the critical rank: the one that waited least, so that the others waited for it. ' +
           'Its wait in communication is exposed communication; that of the other ranks includes waiting for late ranks. ' +
           'The parts add up to the job\'s time over its steps, the largest sum of one rank; the unexplained rest is the residual.');
   if (study.ledgers.length === 0) {
-    missing(part, 'No run has enough steps after warm-up for a ledger. A study that has:', './bazelw run //:study');
+    missing(part, 'No run has enough steps after warm-up for a ledger. A study with enough:', './bazelw run //:study');
     return;
   }
   let everyRank = false, asShare = false;
@@ -101,12 +101,12 @@ function addLedger() {
       (look, width) => partsFigure(look, width, ledgerBars(everyRank), asShare));
   if (study.ledgers.some((ledger) => !ledger.separates_bubble)) {
     part.append(element('p', {class: 'caption'},
-        'Of runs recorded before records 1.3 the bubble holds exposed transfers too.'));
+        'For runs recorded before schema version 1.3, the bubble includes exposed transfers.'));
   }
   const captured = study.ledgers.filter((ledger) => ledger.captured_seconds > 0);
   if (captured.length > 0) {
     part.append(element('p', {class: 'caption'},
-        `The compute of captured steps holds forward, backward, communication and update: one graph launch does not tell them apart. ` +
+        `The compute of captured steps includes forward, backward, communication and update, which one graph launch does not separate. ` +
             `Captured: ${captured.map((ledger) => study.cells[ledger.cell].label).join('; ')}.`));
   }
 }
@@ -115,14 +115,15 @@ function waterfallName(waterfall) {
   return `${study.cells[waterfall.cell].label}, ${waterfall.scaling} scaling`;
 }
 
-// What the ideal reaches of the hardware's limit, where that is known and near enough for one picture; else null.
+// Returns the ideal speed as a share of the hardware's limit; null if the limit is unknown or the share is too small for
+// one chart.
 function shareOfTheLimit(waterfall) {
   const smallest = 0.1;
   const share = waterfall.limit_seconds === null ? 0 : waterfall.limit_seconds / waterfall.ideal_seconds;
   return share >= smallest ? share : null;
 }
 
-// From the hardware's limit, or if it is not known from the ideal step, to the measured step.
+// Losses from the hardware's limit, or from the ideal step where shareOfTheLimit is null, to the measured step.
 function waterfallFigure(look, width, waterfall) {
   const share = shareOfTheLimit(waterfall), whole = share || 1;
   const before = share === null ? [] : [{
@@ -141,8 +142,8 @@ function waterfallFigure(look, width, waterfall) {
   const low = Math.min(0, ...reached.map((end, i) => end - within[i])), high = Math.max(1, ...reached.map((end, i) => end + within[i]));
   const names = [first, ...losses.map((loss) => loss.cause), 'measured'];
   const narrow = width < 800;
-  const room = narrow ? 40 : 12;  // for the texts beside the bars, in percent
-  // Left of a bar that ends near the names there is no room for its text.
+  const room = narrow ? 40 : 12;  // for the texts next to the bars, in percent
+  // A bar that ends near the names has no room for its text on the left.
   const place = (end) => (narrow && end < 0.4 ? 'inside' : 'outside');
   const bar = (color) => ({marker: {color, line: {color: look.paper, width: 1}}});
   return {
@@ -182,7 +183,7 @@ function isWithinNoise({interval}) {
   return interval !== null && interval[0] <= 0 && interval[1] >= 0;
 }
 
-// A list of remedies for the losses beyond noise, largest first.
+// Lists the remedies for losses of a point or more beyond noise, the largest first.
 function remedies(waterfall) {
   const worst = waterfall.losses.filter((loss) => loss.points >= 0.01 && !isWithinNoise(loss)).sort((a, b) => b.points - a.points);
   const list = element('ul', {class: 'remedies'}, ...worst.map((loss) => element(
@@ -191,7 +192,7 @@ function remedies(waterfall) {
   return list;
 }
 
-// What a reader most likely asks about: data parallel at its largest size.
+// Returns the index of the waterfall shown first: ddp on most ranks, or if there is none, any trainer on most ranks.
 function firstWaterfall() {
   const rank = ({cell}) => study.cells[cell].ranks + (study.cells[cell].trainer === 'ddp' ? 1e9 : 0);
   let best = 0;
@@ -207,7 +208,7 @@ function addWaterfall() {
       'From the ideal step to the measured one, cause by cause, each with its 95 % interval over the runs. A negative loss, in green, is a gain; ' +
           'a loss whose interval contains 0 is noise.');
   if (study.waterfalls.length === 0) {
-    missing(part, 'No pair of a base case and a larger world size could be compared. A study that has one:',
+    missing(part, 'No pair of a base case and a larger world size could be compared. A study of two sizes:',
             './bazelw run //:study -- --world_sizes=1,2');
     return;
   }

@@ -1,6 +1,5 @@
-// Colours, dashes, markers and patterns: what differs by colour is told
-// apart by one of the others too. Colours after Okabe and Ito, "Color Universal
-// Design" (2008), lightened for dark pages.
+// Colours, dashes, markers and patterns. Traces that differ in colour differ in one of the others too. Colours after Okabe
+// and Ito, "Color Universal Design" (2008), lightened for dark pages.
 
 const lightLook = {
   name: 'light',
@@ -43,7 +42,7 @@ const hues = ['blue', 'vermillion', 'green', 'pink', 'orange', 'sky', 'neutral']
 const dashes = ['solid', 'dash', 'dashdot', 'longdash', 'dot', 'longdashdot'];
 const symbols = ['circle', 'square', 'diamond', 'triangle-up', 'star', 'triangle-down', 'pentagon', 'cross'];
 
-// The style of the n-th thing of a kind; no two of the first 42 are equal.
+// Returns the style of the n-th trace; the first 42 differ in colour or dash.
 function style(look, n) {
   return {
     color: look[hues[n % hues.length]],
@@ -57,7 +56,7 @@ function transparent(color, alpha) {
   return `rgba(${channel(1)},${channel(3)},${channel(5)},${alpha})`;
 }
 
-// A bar's fill: a colour, and a pattern over it.
+// Returns a bar's fill: a colour with a pattern over it.
 function fill(look, hue, shape) {
   return {
     color: look[hue],
@@ -98,19 +97,19 @@ function axis(look, title, more) {
   };
 }
 
-// Of values that are percentages.
+// An axis of values in percent.
 function percentAxis(look, title, more) {
   return axis(look, title, {ticksuffix: '\u00a0%', ...more});
 }
 
-// Long names take two lines, earlier where there is little room.
+// Breaks long names into two lines; on narrow pages, shorter ones too.
 function wrapped(name, width) {
   const middle = name.lastIndexOf(' ', Math.ceil(name.length / 2) + 4);
   if (name.length < (width < 800 ? 20 : 40) || middle < 0) return plain(name);
   return `${plain(name.slice(0, middle))}<br>${plain(name.slice(middle + 1))}`;
 }
 
-// A row per name, from top to bottom; rows count from 0.
+// An axis with a row per name, from top to bottom, at 0, 1, ...
 function rowAxis(look, names, width, more) {
   return axis(look, '', {
     tickvals: names.map((name, row) => row),
@@ -122,19 +121,18 @@ function rowAxis(look, names, width, more) {
   });
 }
 
-// Flatter where it is narrow, as on paper.
+// Height in pixels; narrow charts, such as printed ones, are lower.
 function chartHeight(width) {
   return width < 800 ? 350 : 430;
 }
 
-// Of a chart of `rows` rows, in two lines each where it is narrow.
+// Height in pixels of a chart of `rows` rows, whose names take two lines each on narrow pages.
 function rowsHeight(width, rows) {
   return width < 800 ? 150 + 40 * rows : 105 + 34 * rows;
 }
 
-// Two pictures of one figure: side by side, or, where that is too narrow,
-// the first above the second. {x, y, x2, y2, height}: what is added to the axes.
-// `labels`: pixels for the labels of the right one's axis.
+// Places two charts of one figure side by side, or on narrow pages the first above the second. Returns the height and
+// the properties to add to the axes x, y, x2 and y2. `labels`: width in pixels of the right axis's labels.
 function halves(width, labels) {
   if (width < 640) {
     return {height: 780, x: {}, y: {domain: [0.6, 1]}, x2: {anchor: 'y2'}, y2: {domain: [0, 0.4], anchor: 'x2'}};
@@ -149,7 +147,7 @@ function halves(width, labels) {
   };
 }
 
-// The area between two curves over the same places, as far as both are known.
+// The area between two curves over the same `places`, except where an end is null.
 function band(places, lowEnds, highEnds, color, more) {
   const known = places.map((x, i) => i).filter((i) => lowEnds[i] !== null && highEnds[i] !== null);
   const [xs, lows, highs] = [places, lowEnds, highEnds].map((values) => known.map((i) => values[i]));
@@ -167,8 +165,7 @@ function band(places, lowEnds, highEnds, color, more) {
   };
 }
 
-// Distances from values to the ends of their intervals, for Plotly; none where
-// the ends are not known.
+// Plotly's error bars: the distances from the values to the ends of their intervals; 0 where an end is null.
 function errorBars(values, lows, highs, color, more) {
   return {
     type: 'data',

@@ -1,4 +1,4 @@
-// The trainers' losses, laid over each other.
+// Training losses over steps.
 
 function lossFigure(look, width, logarithmic) {
   return {
@@ -6,7 +6,7 @@ function lossFigure(look, width, logarithmic) {
       const mark = style(look, n);
       return {
         type: 'scatter', mode: 'lines', name: plain(curve.name), x: curve.steps, y: curve.losses,
-        // Later curves are thinner, so that equal ones show under each other.
+        // Later curves are thinner, so that equal curves stay visible.
         line: {color: mark.color, dash: mark.dash, width: Math.max(1.5, 4.5 - 0.5 * n)},
         text: curve.steps.map((step, i) => hoverText(curve.name, `step ${step}: loss ${digits(curve.losses[i], 5)}`)),
         hoverinfo: 'text',
@@ -23,9 +23,9 @@ function lossFigure(look, width, logarithmic) {
 function addLosses() {
   const part = section(
       'losses', 'Losses over steps',
-      'Mean over the ranks, of one run per configuration. Equal seeds and equal global batches should lie on each other.');
+      'Mean over ranks, for one run per configuration. Curves with equal seeds and equal global batches should coincide.');
   if (study.losses.length === 0) {
-    missing(part, 'No run recorded a loss. A study whose runs do:', './bazelw run //:study');
+    missing(part, 'No run recorded a loss. A study that records them:', './bazelw run //:study');
     return;
   }
   let logarithmic = false;
@@ -37,6 +37,6 @@ function addLosses() {
   draw = chart(part, 'loss-lines', 'Training loss against steps', (look, width) => lossFigure(look, width, logarithmic));
   const thinned = Math.max(...study.losses.map((curve) => curve.stride));
   if (thinned > 1) {
-    part.append(element('p', {class: 'caption'}, `Long curves are drawn at every ${thinned}th step.`));
+    part.append(element('p', {class: 'caption'}, `Long curves show only one step in ${thinned}.`));
   }
 }

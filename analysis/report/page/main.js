@@ -1,4 +1,4 @@
-// The page from top to bottom.
+// The sections of the report, from top to bottom.
 
 const cellOf = (row) => study.cells[row.cell];
 
@@ -10,7 +10,7 @@ function addFindings() {
     part.append(element('article', {}, element('h2', {}, finding.title), element('div', {}, ...paragraphs)));
   }
   if (study.findings.length === 0) {
-    missing(part, 'The records hold too little for an answer in words: the notes say what is missing.');
+    missing(part, 'The records have too little data for findings: the notes say what is missing.');
   }
 }
 
@@ -52,7 +52,7 @@ function addOrigin() {
   say('code', code);
   say('threads per rank', threads_per_rank.map(String));
   say('repetitions', [[...new Set(study.cells.map((cell) => cell.runs))].join(', ')]);
-  if (study.command) list.append(element('dt', {}, 'this report again'), element('dd', {}, element('code', {}, study.command)));
+  if (study.command) list.append(element('dt', {}, 'command for this report'), element('dd', {}, element('code', {}, study.command)));
   part.append(list);
   const shared = Object.entries(flags);
   if (shared.length > 0) {
@@ -92,7 +92,7 @@ function addFigures() {
   addTables(part, study.tables, 'prediction-', 'learning-', 'staleness-');
 }
 
-// By the ids of their sections.
+// The functions that add the sections, by section id.
 const parts = {
   findings: addFindings,
   scaling: addScaling,
@@ -110,7 +110,7 @@ const parts = {
   origin: addOrigin,
 };
 
-// All parts, or those that the address asks for: report.html?show=findings,waterfall
+// Shows all parts, or those in the URL: report.html?show=findings,waterfall
 async function show() {
   subtitle();
   const wanted = new URLSearchParams(location.search).get('show');

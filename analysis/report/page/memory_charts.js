@@ -1,4 +1,4 @@
-// What the fullest rank of each configuration holds.
+// Memory of each configuration's fullest rank, by kind.
 
 const memoryParts = [
   {key: 'parameters', name: 'parameters', hue: 'blue', pattern: ''},
@@ -23,7 +23,7 @@ function memoryFigure(look, width, cells) {
     hoverinfo: 'text',
   }));
   data.push({
-    type: 'scatter', mode: 'markers', name: 'computed, all together', y: rows,
+    type: 'scatter', mode: 'markers', name: 'computed, sum of all kinds', y: rows,
     x: cells.map((cell) => 1e-6 * cell.memory.computed_bytes),
     marker: {symbol: 'line-ns', size: 22, line: {color: look.ink, width: 3}},
     hovertext: cells.map(({label, memory}) => hoverText(label, `computed: ${megabytes(memory.computed_bytes)}`)),
@@ -43,11 +43,11 @@ function memoryFigure(look, width, cells) {
 
 function addMemory() {
   const part = section(
-      'memory', 'What a rank holds',
-      'Memory of the fullest rank by kind, measured while it trained; the line is what the formulas say of all kinds together.');
+      'memory', 'Memory of a rank',
+      'Memory of the fullest rank by kind, measured while it trained; the line is the sum of all kinds by the formulas.');
   const cells = study.cells.filter((cell) => cell.memory !== null);
   if (cells.length === 0) {
-    missing(part, 'No run measured it. A study, whose runs do:', './bazelw run //:study');
+    missing(part, 'No run measured its memory. A study that does:', './bazelw run //:study');
     return;
   }
   chart(part, 'memory-bars', 'Memory of the fullest rank of each configuration, by kind',

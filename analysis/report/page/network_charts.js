@@ -1,8 +1,8 @@
-// What a collective's size does to its bandwidth: medians, and the line that was fitted.
+// Bandwidth of collectives against the size of the buffer: medians and fitted lines.
 
-const fittedPoints = 48;  // of a line, evenly over the logarithm of the size
+const fittedPoints = 48;  // segments per line, evenly spaced in the logarithm of the size
 
-// The line of a curve over what was measured: {bytes: [...], seconds: [...]}; null where sizes do not differ.
+// Returns a curve's fitted line over the measured sizes: {bytes: [...], seconds: [...]}; null for fewer than two sizes.
 function fittedLine(curve) {
   const sizes = curve.points.map((point) => point.bytes).filter((size) => size > 0);
   if (sizes.length < 2) return null;
@@ -53,7 +53,7 @@ function curveTraces(look, curve, n, what, first, visible) {
   return traces;
 }
 
-// Powers of 2, at most one more than `steps`.
+// Returns ticks at powers of 2, at most `steps` + 1.
 function sizeTicks(sizes, steps) {
   const first = Math.ceil(Math.log2(Math.min(...sizes))), last = Math.floor(Math.log2(Math.max(...sizes)));
   const step = Math.max(2, Math.ceil((last - first) / steps));
@@ -72,7 +72,7 @@ const bandwidths = [
 function networkFigure(look, width, network) {
   const {curves} = network;
   const all = curves.length <= 4 || !curves.some((curve) => curve.collective === 'all_reduce');
-  // Older records do not know the factor of the bus bandwidth.
+  // Older records lack the factor of the bus bandwidth.
   const data = bandwidths.flatMap((what, half) => curves.flatMap((curve, n) => what.factor(curve) === null ? [] : curveTraces(
       look, curve, n, what, half === 0, all || curve.collective === 'all_reduce' ? true : 'legendonly')));
   const sizes = curves.flatMap((curve) => curve.points.map((point) => point.bytes)).filter((size) => size > 0);
@@ -93,9 +93,9 @@ function networkFigure(look, width, network) {
 function addNetworks() {
   const part = section(
       'network', 'What communication costs',
-      'Bandwidth by the size of the buffer: algbw is size over time, busbw the same made comparable with the link\'s. ' +
-          'Medians with 95 % intervals, by which costs are predicted, and one fitted α + β · size for each curve. ' +
-          'A name in the legend shows or hides its curve.');
+      'Bandwidth by the size of the buffer: algbw is size over time, busbw is algbw times the collective\'s factor, comparable with the bandwidth of a link. ' +
+          'Medians with 95 % intervals, from which costs are predicted, and a fitted line α + β · size for each curve. ' +
+          'A click on a name in the legend shows or hides its curve.');
   study.networks.forEach((network, i) => {
     if (!network.curves.some((curve) => curve.points.some((point) => point.bytes > 0))) return;
     part.append(element('h3', {}, network.name));

@@ -1,15 +1,15 @@
-// What was predicted, next to what was measured afterwards.
+// Predicted steps, compared with measured ones.
 
-// Predictions from the same runs that differ in the number of replicas only are
-// one line.
+// Returns the name of the line that a prediction belongs to: predictions from the same runs that differ only in the
+// number of replicas.
 function lineOf(prediction, source) {
   const pipeline = prediction.pp > 1 ?
       `${prediction.schedule} pp ${prediction.pp}, ${prediction.micro_batches} micro-batches` : 'ddp';
   return `${pipeline}, batch ${prediction.batch_per_rank}: predicted${source}`;
 }
 
-// By line: {name, predicted: [...], held: [{prediction, measured_seconds, ...}],
-// fitted: cells that the prediction knew}.
+// Returns the lines: {name, predicted: [...], held: held-out points [{prediction, measured_seconds, ...}], fitted: cells
+// used for fitting}.
 function predictionLines() {
   const lines = new Map();
   const line = (prediction, source) => {
@@ -78,7 +78,7 @@ function predictionTraces(look, line, n) {
     ...measuredTrace(look, 'circle-open'), showlegend: false, legendgroup: line.name,
     x: fitted.map((cell) => cell.ranks), y: fitted.map((cell) => cell.step_seconds * 1e3),
     text: fitted.map((cell) => hoverText(
-        cell.label, `step ${milliseconds(cell.step_seconds)}`, 'measured; known to the prediction')),
+        cell.label, `step ${milliseconds(cell.step_seconds)}`, 'measured; used for the prediction')),
     hoverinfo: 'text',
   }, {
     ...measuredTrace(look, 'x-thin'), showlegend: false, legendgroup: line.name,
@@ -95,7 +95,7 @@ function predictionFigure(look, width, lines) {
   const data = lines.flatMap((line, n) => predictionTraces(look, line, n));
   if (lines.some((line) => line.held.length > 0)) {
     data.push(
-        {...measuredTrace(look, 'circle-open'), name: 'measured, known to the prediction', x: [null], y: [null]},
+        {...measuredTrace(look, 'circle-open'), name: 'measured, used for the prediction', x: [null], y: [null]},
         {...measuredTrace(look, 'x-thin'), name: 'measured, held out', x: [null], y: [null]});
   }
   const sizes = [...new Set(lines.flatMap((line) => [...line.predicted, ...line.fitted].map((one) => one.ranks)))].sort((a, b) => a - b);
@@ -110,11 +110,11 @@ function predictionFigure(look, width, lines) {
   };
 }
 
-// Of those that were fitted to enough runs.
+// Counts only points whose intervals come from enough runs.
 function coverageText(score) {
   const judged = score.points.filter((point) => point.covered !== null).length;
-  return score.coverage === null ? 'how often the intervals hold is not known from so few runs; they' :
-      `the intervals hold ${percent(score.coverage, 0)} of ${judged === score.points.length ? 'them' : judged}`;
+  return score.coverage === null ? 'too few runs were fitted to judge the intervals' :
+      `the intervals contain ${percent(score.coverage, 0)} of ${judged === score.points.length ? 'them' : judged}`;
 }
 
 function errorFigure(look, width, points) {
@@ -140,11 +140,11 @@ function errorFigure(look, width, points) {
     data: [
       trace('measured inside the interval', true, 'blue', 'circle'),
       trace('measured outside the interval', false, 'vermillion', 'x'),
-      trace('from too few runs to say', null, 'neutral', 'circle-open'),
+      trace('fitted to too few runs to judge', null, 'neutral', 'circle-open'),
     ].filter((one) => one.x.length > 0),
     layout: layout(look, rowsHeight(width, points.length), {
       showlegend: true,
-      xaxis: percentAxis(look, 'predicted over measured step time, less 100 %', {
+      xaxis: percentAxis(look, 'predicted over measured step time, minus 100 %', {
         rangemode: 'tozero', zeroline: true, zerolinecolor: look.neutral, zerolinewidth: 2,
       }),
       yaxis: rowAxis(look, points.map((point) => point.prediction.name), width),
@@ -156,27 +156,27 @@ function addPredictions() {
   const part = section(
       'predictions', 'What comes next',
       'Step times predicted from recorded steps and the fitted costs of communication, with their intervals; hollow ' +
-          'where beyond what was measured. Crosses were measured, and not shown to the prediction.');
+          'if beyond what was measured. Crosses are measured steps that the prediction did not use.');
   const lines = predictionLines();
   if (lines.length === 0) {
-    missing(part, 'Nothing was predicted: that takes traffic records and the cost of communication. With the study\'s folder for DIR:',
+    missing(part, 'Nothing was predicted: a prediction needs traffic records and the cost of communication. With the study\'s folder for DIR:',
             './bazelw run //analysis:predict -- --records=DIR --world_sizes=4,8');
     return;
   }
-  part.append(element('p', {}, 'The fastest layouts of other sizes, with the study\'s folder for DIR: ',
+  part.append(element('p', {}, 'To find the fastest layouts for other world sizes, with the study\'s folder for DIR: ',
       element('code', {}, './bazelw run //analysis:predict -- --records=DIR --world_sizes=4,8 --recommend')));
   chart(part, 'prediction-lines', 'Predicted step time against ranks', (look, width) => predictionFigure(look, width, lines));
   const points = study.scores.flatMap((score) => score.points);
-  part.append(element('h3', {}, 'How right predictions were'));
+  part.append(element('h3', {}, 'Accuracy of predictions'));
   if (points.length === 0) {
-    missing(part, 'No prediction was scored: that takes a world size to hold out. A study with one:',
+    missing(part, 'No prediction was scored: a score needs a world size to hold out. A study with one:',
             './bazelw run //:study -- --world_sizes=1,2,3 --oversubscribe');
     return;
   }
   for (const score of study.scores) {
     part.append(element('p', {}, `From runs of up to ${plural(score.fitted_up_to, 'rank')}: median error ` +
         `${percent(score.median_absolute_error)} over ${plural(score.points.length, 'held-out configuration')}; ` +
-        `${coverageText(score)}, and are ${percent(score.median_relative_width, 0)} of the step wide at the median.`));
+        `${coverageText(score)}; their median width is ${percent(score.median_relative_width, 0)} of the step.`));
     if (score.left_out.length > 0) part.append(folded(`${plural(score.left_out.length, 'cell')} not predicted`, score.left_out));
   }
   chart(part, 'prediction-errors', 'Errors of the held-out predictions', (look, width) => errorFigure(look, width, points));

@@ -1,4 +1,4 @@
-// Each layer against the machine's two limits (Williams, Waterman and Patterson 2009, "Roofline").
+// Compares each layer with the machine's limits of compute and memory (Williams, Waterman and Patterson 2009, "Roofline").
 
 const directions = [
   {key: 'forward', hue: 'blue', symbol: 'circle'},
@@ -28,8 +28,9 @@ function labelBoxes({x, y, size}, text) {
   ];
 }
 
-// Adds {text, position} to points {x, y, size, name, direction}, the most important first: where a name has room in
-// `area` without covering another or a point; points that touch share one name, and one without room has none.
+// Returns a label {text, position} for each of the points {x, y, size, name, direction}, the most important first, that
+// lies in `area` without covering another label or point. Points of one direction that touch share a label; a label
+// without room is empty.
 function labelled(points, area) {
   const taken = points.map(({x, y, size}) => [x - size / 2, y - size / 2, x + size / 2, y + size / 2]);
   const named = new Set();
@@ -51,12 +52,12 @@ function labelled(points, area) {
   });
 }
 
-// Log10 of the ends of an axis that has room around `values`.
+// Log10 of the ends of an axis that exceeds `values` by the factors `below` and `above`.
 function logRange(values, below, above) {
   return [Math.log10(Math.min(...values) / below), Math.log10(Math.max(...values) * above)];
 }
 
-// From the left end of the picture to where the two limits meet, and from there to its right end.
+// The memory limit from the left end of the chart to the ridge point, and the compute limit from there to the right end.
 function limitTraces(look, profile, [left, right]) {
   const {peak_flops_per_second: flops, peak_bytes_per_second: memory} = profile;
   const ridge = flops / memory;
@@ -76,7 +77,7 @@ function passText(pass) {
                    `${digits(pass.intensity)} FLOP per byte`, ...limit);
 }
 
-// Passes that compute, the longest first: the rest has no place on a logarithmic axis.
+// Returns the passes with operations, the longest first: others cannot be on a logarithmic axis.
 function drawnPasses(passes) {
   return passes.filter((pass) => pass.flopRate !== null && pass.intensity !== null).sort((a, b) => b.seconds - a.seconds);
 }
@@ -85,11 +86,11 @@ function rooflineFigure(look, width, profile) {
   const passes = drawnPasses(profile.passes);
   const known = knowsLimits(profile);
   const ridge = known ? [profile.peak_flops_per_second / profile.peak_bytes_per_second] : [];
-  const room = width < 800 ? 10 : 2.5;  // for the names on the right
+  const room = width < 800 ? 10 : 2.5;  // factor, for the labels on the right
   const xRange = logRange([...passes.map((pass) => pass.intensity), ...ridge], 2, room);
   const yRange = logRange([...passes.map((pass) => pass.flopRate), ...(known ? [profile.peak_flops_per_second] : [])], 2.5, 2);
   const height = chartHeight(width) + 60;
-  const area = {width: width - 120, height: height - 110};  // within the axes, about
+  const area = {width: width - 120, height: height - 110};  // about the area within the axes
   const points = passes.map((pass) => ({
     name: pass.layer, direction: pass.direction, size: 8 + 18 * Math.sqrt(pass.seconds / passes[0].seconds),
     x: area.width * (Math.log10(pass.intensity) - xRange[0]) / (xRange[1] - xRange[0]),
@@ -112,7 +113,7 @@ function rooflineFigure(look, width, profile) {
     data: [...(known ? limitTraces(look, profile, xRange) : []), ...traces],
     layout: layout(look, height, {
       xaxis: axis(look, 'FLOP per byte', {type: 'log', range: xRange, tickvals: tenths, ticktext: tenths.map(String)}),
-      yaxis: axis(look, 'reached', {type: 'log', range: yRange, tickvals: decades, ticktext: decades.map(flopRate)}),
+      yaxis: axis(look, 'achieved speed', {type: 'log', range: yRange, tickvals: decades, ticktext: decades.map(flopRate)}),
       legend: {orientation: 'h', x: 0, xanchor: 'left', y: 1.03, yanchor: 'bottom', itemsizing: 'constant'},
     }),
   };
@@ -122,7 +123,7 @@ function rooflineWords(profile) {
   const passes = profile.passes;
   const seconds = sumOf(passes, 'seconds');
   const all = `One pass of ${plural(profile.examples, 'example')} through all layers, forward and backward, takes ${milliseconds(seconds)}`;
-  if (!knowsLimits(profile)) return `${all}. What this device can do is not known: the run had --peak=none.`;
+  if (!knowsLimits(profile)) return `${all}. The limits of this device are unknown: the run had --peak=none.`;
   const furthest = passes.reduce((a, b) => (b.seconds - b.limit > a.seconds - a.limit ? b : a));
   return `${all}; at its limits it would take ${milliseconds(sumOf(passes, 'limit'))}, ${percent(sumOf(passes, 'limit') / seconds)} of that. ` +
       `Most is lost in ${furthest.layer}, ${furthest.direction}: ${milliseconds(furthest.seconds)} instead of ${milliseconds(furthest.limit)}.`;
@@ -130,12 +131,12 @@ function rooflineWords(profile) {
 
 function addRoofline() {
   const part = section(
-      'roofline', 'What each layer reaches of the machine',
-      'A point per layer and direction, its area by its time: the line above it is the most that the machine allows at as many ' +
-          'operations per byte. Layers without operations of their own are in the table alone. Timed one by one, after training.');
+      'roofline', 'Layers compared with the machine\'s limits',
+      'A point per layer and direction, larger for a longer time. The line above it is the machine\'s limit at the same number of ' +
+          'operations per byte. Layers without operations are only in the table. Each layer was timed separately, after training.');
   const profiles = study.profiles.filter((profile) => drawnPasses(profile.passes).length > 0);
   if (profiles.length === 0) {
-    missing(part, 'No run timed its layers. A study, whose base case does:', './bazelw run //:study');
+    missing(part, 'No run timed its layers. A study whose base case does:', './bazelw run //:study');
     return;
   }
   let shown = 0;
@@ -149,7 +150,7 @@ function addRoofline() {
       draw();
     });
   }
-  draw = chart(part, 'roofline-points', 'Operations per second that each layer reaches, against its operations per byte',
+  draw = chart(part, 'roofline-points', 'Operations per second of each layer against its operations per byte',
                (look, width) => rooflineFigure(look, width, profiles[shown]));
   part.append(words);
   tell();

@@ -1,6 +1,6 @@
 // Speedup and efficiency against ranks.
 
-// A series' places: its rows, and its base where no row has the base's ranks.
+// Returns the points of a series: its rows, and the base if no row has the base's number of ranks.
 function scalingPoints(series) {
   const points = series.points.filter((point) => point.efficiency !== null).map((point) => {
     const {speedup, speedup_interval, efficiency, efficiency_interval, warning} = point.efficiency;
@@ -90,7 +90,7 @@ function scalingFigure(look, width, all, withLaws) {
   const sizes = [...new Set(all.flatMap((series) => scalingPoints(series).map((point) => point.ranks)))];
   const largest = Math.max(...sizes);
   const furthest = withLaws ? 2 * largest : largest;
-  const wide = furthest > 12;  // beyond, doubling is a step
+  const wide = furthest > 12;  // then a logarithmic axis
   const spread = wide ? 0.02 : 0.02 * (furthest - Math.min(...sizes));
   const data = [];
   scalingHalves.forEach((what, half) => {
@@ -98,7 +98,7 @@ function scalingFigure(look, width, all, withLaws) {
       data.push(idealTrace(look, base, furthest, what, half === 0 && base === all[0].base_ranks));
     }
     all.forEach((series, k) => {
-      // Side by side, so that intervals at one size do not hide each other.
+      // Shifted, so that intervals at one size do not hide each other.
       const shift = spread * (k - (all.length - 1) / 2);
       const place = (n) => (n === series.base_ranks ? n : wide ? n * (1 + shift) : n + shift);
       data.push(...scalingTraces(look, series, place, what, half === 0));
@@ -125,7 +125,7 @@ const scalingNames = {strong: 'Strong scaling: the same global batch', weak: 'We
 function addScaling() {
   const part = section(
       'scaling', 'Speedup and efficiency',
-      'Throughput over that of the base case, and the share of the ideal that this is. ' +
+      'Speedup is throughput over that of the base case; efficiency is speedup over the ideal. ' +
           'Bars and bands are 95 % intervals over the repetitions.');
   const kinds = [...new Set(study.series.map((series) => series.scaling))];
   for (const kind of kinds) {
@@ -137,7 +137,7 @@ function addScaling() {
     let withLaws = hasLaw && all.length <= 3;
     let draw = () => {};
     if (hasLaw) {
-      checkbox(controls(part), 'Amdahl\'s law as fitted, drawn to twice the largest size', withLaws, (checked) => {
+      checkbox(controls(part), 'fit of Amdahl\'s law, to twice the largest size', withLaws, (checked) => {
         withLaws = checked;
         draw();
       });

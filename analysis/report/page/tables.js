@@ -1,4 +1,4 @@
-// Shows tables whose texts and CSV the program made, and downloads the CSV.
+// Shows tables from TableData in page.h, and downloads their CSV.
 
 function download(name, text) {
   const address = URL.createObjectURL(new Blob([text], {type: 'text/csv'}));

@@ -1,4 +1,4 @@
-// Numbers and names as people read them.
+// Formats numbers and names.
 
 // Three significant digits, without an exponent: 0.0123, 12.3, 1234.
 function digits(value, count = 3) {
@@ -8,7 +8,7 @@ function digits(value, count = 3) {
   return minus(value.toFixed(Math.min(12, Math.max(0, count - 1 - magnitude))));
 }
 
-// A true minus sign, which lines up with digits.
+// Replaces a hyphen by a minus sign, which is as wide as a digit.
 function minus(text) {
   return text.replace('-', '−');
 }
@@ -22,7 +22,7 @@ function percent(share, decimals = 1) {
   return `${minus((100 * share).toFixed(decimals))}\u00a0%`;
 }
 
-// With its sign: a change or an error.
+// A change or an error, with its sign.
 function signedPercent(share) {
   return (share > 0 ? '+' : '') + percent(share);
 }
@@ -38,12 +38,12 @@ function bytes(count) {
   return `${Number(count.toPrecision(4))}\u00a0${units[unit]}`;
 }
 
-// Of memory, as on the terminal; sizes of messages are powers of 1024.
+// An amount of memory, in powers of 1000 as on the terminal; message sizes use powers of 1024.
 function megabytes(count) {
   return `${(count / 1e6).toFixed(0)}\u00a0MB`;
 }
 
-// `count` a second of `what`, with a prefix: 12.5 GB/s.
+// `count` units of `what` per second, with a prefix: 12.5 GB/s.
 function perSecond(count, what) {
   const prefixes = ['', 'k', 'M', 'G', 'T', 'P'];
   let at = 0;
@@ -62,7 +62,7 @@ function flopRate(flopsPerSecond) {
   return perSecond(flopsPerSecond, 'FLOP');
 }
 
-// An end of [low, high], null where the interval is unknown.
+// An end of [low, high] (`at` is 0 or 1), or null if the interval is unknown.
 function endOf(range, at) {
   return range === null ? null : range[at];
 }
@@ -75,7 +75,7 @@ function interval(range, show) {
   return range === null ? '–' : `[${show(range[0])}, ${show(range[1])}]`;
 }
 
-// Keeps figures with their units, and the ends of an interval, on one line.
+// Keeps numbers and their units, and the ends of an interval, on one line.
 function unbroken(text) {
   return text.replace(/(\d) (?=(%|ms|[µu]s|s|[kKMGT]i?B|GB\/s|(?:images|tokens|examples)\/s)(?![A-Za-z]))/g, '$1\u00a0')
       .replace(/\[(\S+), (\S+)\]/g, '[$1,\u00a0$2]');
@@ -85,7 +85,7 @@ function plural(count, noun) {
   return `${count} ${noun}${count === 1 ? '' : 's'}`;
 }
 
-// Plotly reads markup and %{...} in its texts; names are to be read as they are.
+// Escapes markup and %{...}, which Plotly would interpret in its texts.
 function plain(text) {
   return String(text)
       .replace(/&/g, '&amp;')
@@ -94,7 +94,7 @@ function plain(text) {
       .replace(/%\{/g, '%&#123;');
 }
 
-// Lines of a hover box, the first of them bold. The lines are plain text.
+// Returns the text of a hover box from lines of plain text, the first in bold.
 function hoverText(first, ...lines) {
   return [`<b>${plain(first)}</b>`, ...lines.map(plain)].join('<br>');
 }

@@ -1,4 +1,4 @@
-// One step of a pipeline over time, as measured and as simulated.
+// Timelines of a pipeline's step, as measured and as simulated.
 
 const actions = [
   {key: 'F', name: 'F: forward', hue: 'sky', pattern: ''},
@@ -7,7 +7,7 @@ const actions = [
   {key: 'W', name: 'W: backward of weights', hue: 'green', pattern: '.'},
 ];
 
-// A row per rank; per stage where one process runs them all.
+// Returns the rows: one per rank, or one per stage if a single process runs all stages.
 function timelineRows(spans) {
   const ranks = [...new Set(spans.map((span) => span.rank))].sort((a, b) => a - b);
   const stages = [...new Set(spans.map((span) => span.stage))].sort((a, b) => a - b);
@@ -17,7 +17,7 @@ function timelineRows(spans) {
   return {key: 'rank', values: ranks, stagesOf};
 }
 
-// "F3"; of the rank's second stage "F3′".
+// "F3", or "F3′" for the rank's second stage.
 function spanLabel(span, rows) {
   const place = rows.key === 'rank' ? rows.stagesOf(span.rank).indexOf(span.stage) : 0;
   return `${span.action}${span.micro_batch}${'′'.repeat(place)}`;
@@ -82,9 +82,9 @@ function addTimelines() {
   const part = section(
       'timelines', 'Pipelines over time',
       'One step of the first replica, by rank: F3 is the forward pass of micro-batch 3, F3′ that of the rank\'s second ' +
-          'stage. Simulated with the measured costs of its actions and links; gaps are the bubble.');
+          'stage. The simulation uses the measured costs of actions and links; gaps are the bubble.');
   if (study.timelines.length === 0) {
-    missing(part, 'No pipeline\'s timeline was recorded. A study that records some:',
+    missing(part, 'No pipeline\'s timeline was recorded. A study that records timelines:',
             './bazelw run //:study -- --trainers=single,pipeline');
     return;
   }
