@@ -18,7 +18,11 @@ std::string SignedPercentText(double share) {
 }
 
 std::string MillisecondsText(double seconds) {
-  return std::isnan(seconds) ? "-" : absl::StrFormat("%.3g", 1e3 * seconds);
+  if (std::isnan(seconds)) return "-";
+  const double milliseconds = 1e3 * seconds;
+  // %.3g would print 1234 as 1.23e+03.
+  return absl::StrFormat(std::abs(milliseconds) < 999.5 ? "%.3g" : "%.0f",
+                         milliseconds);
 }
 
 std::string MillisecondsColumn(double seconds) {

@@ -31,6 +31,8 @@ TEST(NumberText, WritesSharesAndTimes) {
   EXPECT_EQ(SignedPercentText(-0.032), "-3.2 %");
   EXPECT_EQ(MillisecondsText(0.0123456), "12.3");
   EXPECT_EQ(MillisecondsText(1.23456e-5), "0.0123");
+  EXPECT_EQ(MillisecondsText(0.99949), "999");
+  EXPECT_EQ(MillisecondsText(12.3456), "12346");
   EXPECT_EQ(MillisecondsColumn(0.0123), "12.30");
 }
 
