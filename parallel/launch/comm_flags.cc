@@ -209,10 +209,10 @@ absl::StatusOr<CommConfig> CommConfigFromFlags() {
   const bool is_fake = backend != nullptr && backend->pretends_peers;
   if (!is_fake) CheckFakeIsMeant(checks);
   if (is_fake && absl::GetFlag(FLAGS_nproc) > 1) {
-    checks.Complain(
-        absl::StrCat("--backend=", comm.backend,
-                     ": one process simulates all ranks; omit --nproc and set "
-                     "--fake_world_size"));
+    checks.Complain(absl::StrCat(
+        "--backend=", comm.backend,
+        ": one process simulates all ranks; leave out --nproc, set "
+        "--fake_world_size"));
   }
   if (!checks.status().ok()) return checks.status();
   return comm;

@@ -122,7 +122,8 @@ TEST(ReplayTest, ReplaysTheTrafficOfAllAxesOrOfOne) {
   const Finished tp = RunBinary(
       "replay", {"--nproc=4", replay, "--mesh=dp:2,tp:2", "--axis=tp"});
   EXPECT_EQ(tp.code, 0) << tp.err;
-  EXPECT_THAT(tp.out, HasSubstr("# only what groups along tp communicated"));
+  EXPECT_THAT(tp.out,
+              HasSubstr("# replays only the communication of groups along tp"));
   EXPECT_THAT(tp.out, ContainsRegex("\n +3 +2 +0.002 "));
   const Finished none =
       RunBinary("replay", {"--nproc=4", replay, "--mesh=tp:4", "--axis=tp"});
