@@ -83,12 +83,14 @@ std::string WithLessMemory(const LayoutRow& row, const LayoutRow& than) {
                       MegabytesText(than.cell->peak_bytes));
 }
 
-// "fsdp"; "4 of the 5 others, the nearest of which is fsdp".
+// "fsdp"; "the 5 others" or "4 of the 5 others, the nearest of which is fsdp".
 std::string Others(const Rows& rows, size_t all) {
   const std::string nearest = rows.front()->cell->Trainer();
   if (rows.size() == 1) return nearest;
-  return absl::StrCat(rows.size(), " of the ", all,
-                      " others, the nearest of which is ", nearest);
+  const std::string some =
+      rows.size() < all ? absl::StrCat(rows.size(), " of ") : "";
+  return absl::StrCat(some, "the ", all, " others, the nearest of which is ",
+                      nearest);
 }
 
 // Recommends a layout; the table has the figures. A layout that is not
