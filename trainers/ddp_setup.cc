@@ -103,8 +103,6 @@ absl::Status SyncBatchNorms(TrainingRun& run, const Group& group,
 
 }  // namespace
 
-// Checks conditions that every rank would otherwise refuse only after
-// connecting or building the model.
 absl::Status CheckDdpFlags(const TrainConfig& config) {
   if (absl::GetFlag(FLAGS_skip_communication)) return absl::OkStatus();
   if (absl::GetFlag(FLAGS_all_reduce) == "hierarchical" &&

@@ -17,7 +17,8 @@
 namespace rankwise {
 
 // Checks the conditions on ddp's flags that no rule can express, before any
-// rank starts. InvalidArgument if one fails.
+// rank starts: every rank would otherwise refuse them only after connecting or
+// building the model. InvalidArgument if one fails.
 absl::Status CheckDdpFlags(const TrainConfig& config);
 
 class DdpSetup {

@@ -52,7 +52,7 @@ class ModelStage : public Stage {
              std::vector<uint64_t> dropout_seeds, Finish finish);
 
   // Called at the end of each Forward, within it, and again when its backward
-  // begins. May be nullptr.
+  // begins, if the output requires grad (not in an evaluation). May be nullptr.
   void set_after_forward(std::function<void()> call) {
     after_forward_ = std::move(call);
   }
@@ -154,8 +154,8 @@ class PipelineStages {
   };
   std::vector<torch::Tensor> shared_here_;
   std::vector<SharedWeight> shared_with_peers_;
-  // By stage, without weights shared within this rank; of_own_tokens_: the
-  // subset that sees only this rank's tokens.
+  // By stage, without weights shared within this rank; of_own_tokens_: those
+  // whose gradients are partial sums (Model::partial_gradient_parameters).
   std::vector<std::vector<torch::Tensor>> own_parameters_, of_own_tokens_;
   // With a process per rank: own_gradients_, or the engine passed in.
   GradientSync* replica_gradients_ = nullptr;
