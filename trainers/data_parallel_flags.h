@@ -15,7 +15,8 @@ absl::Status CheckDataParallelFlags(const TrainConfig&);
 
 // Returns a device per replica: those of --devices; without it the first
 // --replicas GPUs, or, with --device=cpu or too few GPUs, that many slots of
-// the CPU. InvalidArgument if --device=cuda and there are too few GPUs.
+// the CPU. InvalidArgument if --device names a single GPU (cuda:1), or is cuda
+// and there are too few GPUs.
 absl::StatusOr<std::vector<c10::Device>> ReplicaDevicesFromFlags();
 
 bool GathersLossesByFlag();  // --gather=loss

@@ -40,7 +40,8 @@ FlagEffect EffectOf(const std::string& flag);
 
 // `flag` and `other` are conditions on the command line: "trace": the flag
 // differs from its default; "outer=nesterov|elastic": it has one of the values;
-// "cp>1": it exceeds the value. Rules about missing flags are ignored.
+// "cp>1": it exceeds the value. A rule about a flag that the binary lacks never
+// applies.
 struct FlagRule {
   enum class Kind { kInRange, kOneOf, kNeeds, kExcludes, kOnlyOf, kNotOf };
   Kind kind;

@@ -35,7 +35,7 @@ absl::Status CheckJob(const Trainer& trainer, const Job& job);
 
 // Returns the table of --dry_run: the computed memory of the ranks, one row per
 // set of ranks with equal memory, on devices of one type. Allocates nothing;
-// replaces cuts by time (--split=time) by cuts by FLOPs. Fails as ranks would.
+// assumes cuts by FLOPs for --split=time. Fails as ranks would.
 absl::StatusOr<std::string> MemoryTable(const Job& job, c10::DeviceType device);
 
 }  // namespace rankwise

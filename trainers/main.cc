@@ -280,7 +280,8 @@ int TrainerMain(int argc, char** argv, const Trainer& trainer) {
                          : Report(trainer.name, prepared);
   }
 
-  // The profiler warns of missing GPUs, which only CUDA builds could use.
+  // The profiler's warning of missing GPUs matters only to a CUDA build that
+  // may use one.
   if (line->train.output.trace.operators &&
       (line->comm.device == "cpu" || !RangesOn()))
     SilenceProfiler();

@@ -323,7 +323,7 @@ absl::Status Run(const TrainConfig& config, const Worker& worker) {
 }  // namespace rankwise
 
 int main(int argc, char** argv) {
-  // Gloo's connections survive the death of a rank; NCCL's do not.
+  // With Gloo the other ranks survive the death of a rank; NCCL ends them all.
   absl::SetFlag(&FLAGS_backend, "gloo");
   return rankwise::TrainerMain(
       argc, argv,

@@ -8,7 +8,8 @@
 namespace rankwise {
 
 // If --profile is set, times the layers of `run`'s model over the data's first
-// batch, prints the table and records it. Call before the records are closed.
+// batch, prints the table and records it. Call after training, before the
+// records are closed.
 absl::Status ProfileIfRequested(const TrainConfig& config, TrainingRun& run);
 
 }  // namespace rankwise

@@ -1,4 +1,5 @@
-// Checkpoints: safetensors files, one or one per shard, in a common folder.
+// Checkpoints: safetensors files, one or one per shard, in a folder that
+// retains the newest ones.
 #ifndef RANKWISE_TRAINERS_CHECKPOINT_CHECKPOINT_H_
 #define RANKWISE_TRAINERS_CHECKPOINT_CHECKPOINT_H_
 

@@ -53,7 +53,7 @@ class CheckpointBlocksTest : public testing::Test {
               {"optimizer.step", torch::full({}, 17.0)}};
   }
 
-  // `of`: whole tensors to slice.
+  // Returns the blocks of the whole tensors `of` that `rank` of `grid` owns.
   static std::vector<TensorBlock> BlocksOf(
       const std::map<std::string, torch::Tensor>& of, const Grid& grid,
       int rank) {

@@ -34,7 +34,7 @@ constexpr int64_t kLengthBytes = 8;
 // Python's reader refuses longer headers too.
 constexpr int64_t kLargestHeaderBytes = 100'000'000;
 
-// PyTorch's operators accept as many.
+// The most that PyTorch's operators accept.
 constexpr size_t kMostDimensions = 64;
 
 constexpr char kMetadataKey[] = "__metadata__";

@@ -62,7 +62,7 @@ struct TensorSource {
   std::function<torch::Tensor()> values;
 };
 
-// Returns InvalidArgument for a tensor that is not dense.
+// Returns a source of `tensor`; InvalidArgument if it is not dense.
 absl::StatusOr<TensorSource> SourceOf(const std::string& name,
                                       const torch::Tensor& tensor);
 

@@ -43,7 +43,7 @@ class ScopedRate {
   Optimizer& optimizer_;
 };
 
-// Returns reasons known without an attempt; else "".
+// Returns the reason, if it is known without an attempt; else "".
 std::string WhyNotCapturable(const TrainConfig& config, const Worker& worker) {
   if (config.model.dropout > 0) {
     return absl::StrCat("with --dropout=", config.model.dropout,

@@ -54,7 +54,8 @@ struct CapturableStep {
   // Why the step cannot be captured if known in advance; else "".
   std::string refusal = {};
   std::function<absl::StatusOr<std::unique_ptr<DeviceGraph>>()> make_graph = {};
-  // Returns whether `mine` is true on all ranks. Collective; may be nullptr.
+  // Returns whether `mine` is true on all ranks. Collective; nullptr without
+  // other ranks.
   std::function<absl::StatusOr<bool>(bool mine)> on_all_ranks = nullptr;
   // Print a line for the whole run, and for this rank.
   std::function<void(const std::string&line)> say = {}, say_of_rank = {};
@@ -112,7 +113,8 @@ class CapturedStep {
 };
 
 // Returns `step.step` itself without --cuda_graph; otherwise a step that
-// captures it and replays it if possible. Its references must outlive it.
+// captures it and replays it if possible. `worker`, `run` and the references in
+// `step` must outlive the result.
 StepFunction CaptureIfRequested(const TrainConfig& config, const Worker& worker,
                                 TrainingRun& run, CapturableStep step);
 

@@ -7,8 +7,9 @@
 
 namespace rankwise {
 
-// Returns whether SelfAttention accepts `qkv`: contiguous, of autocast's type,
-// on a CPU with matrix products of that type (fp32 or bf16).
+// Returns whether SelfAttention accepts `qkv`: contiguous, with an even number
+// of features per head, of autocast's type if autocast is on, and on a CPU with
+// matrix products of its type (fp32 or bf16).
 bool HasSelfAttention(const torch::Tensor& qkv, int64_t heads);
 
 // Attention of every token to all tokens of its sequence, or if `causal` to

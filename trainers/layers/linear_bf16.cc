@@ -20,11 +20,12 @@ constexpr int64_t kRows = 8, kColumns = 32;  // of a result in registers
 constexpr int64_t kVector = 16;              // fp32 values, or pairs of bf16
 // Columns of weights in the tiles of the input's gradient: 512 bytes a row.
 constexpr int64_t kTileColumns = 128;
-// Distance of prefetches.
+// Distances of prefetches, in values and in rows.
 constexpr int64_t kValuesAhead = 768, kRowsAhead = 4;
 // Steps of a product per step of a tile.
 constexpr int64_t kSteps = 4;
-// Fewer weights stay in the caches between uses, which saves no time.
+// Fewer weights stay in the caches between uses: these products then save no
+// time.
 constexpr int64_t kFewestWeights = 1 << 20;
 
 RANKWISE_BF16_PAIRS RANKWISE_INLINE_LOOP __m512i Round(const float* low,

@@ -41,7 +41,8 @@ struct VectorLoops {
                            const float* scores, const float* weight_gradients,
                            const float* log_sum_exps, const float* dots,
                            T* weights, T* score_gradients);
-  // Dot products of row i of a and of b, [rows, columns] at their strides.
+  // dots[i] is the dot product of row i of a and row i of b, both [rows,
+  // columns] at their strides.
   void (*row_dots)(const T* a, int64_t a_stride, const T* b, int64_t b_stride,
                    int64_t rows, int64_t columns, float* dots);
   // Converts fp32 rows to T.

@@ -50,11 +50,12 @@ struct OptimizerConfig {
 
 struct CheckpointConfig {
   std::string dir;  // absolute; empty without checkpoints
-  // Between saves, in addition to the end of each epoch; both 0 for no others.
+  // Intervals between saves, in addition to those at the end of each epoch; 0
+  // if unused.
   int64_t every_steps = 0;
   double every_seconds = 0;
-  // Only after steps that are multiples of this, and at the end of each epoch,
-  // does the state to save change.
+  // The state to save changes only after steps that are multiples of this, and
+  // at the end of each epoch.
   int64_t multiple_of_steps = 1;
   bool async = false;  // write in a thread while training continues
   int keep = 3;
@@ -66,7 +67,7 @@ struct CheckpointConfig {
 struct TraceConfig {
   std::string file;        // absolute; empty without a trace
   int64_t steps = 5;       // after the first two, which warm up
-  bool operators = false;  // PyTorch's operators, device's kernels
+  bool operators = false;  // also PyTorch's operators and the device's kernels
 };
 
 struct OutputConfig {

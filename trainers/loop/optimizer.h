@@ -36,8 +36,9 @@ using NamedTensors = std::vector<std::pair<std::string, torch::Tensor>>;
 
 struct GradScalerConfig {
   double initial_scale = 65536;
-  double growth = 2;     // after growth_interval steps without overflow
-  double backoff = 0.5;  // after a step with overflow
+  // Factor after growth_interval consecutive steps without overflow.
+  double growth = 2;
+  double backoff = 0.5;  // factor after a step with overflow
   int64_t growth_interval = 2000;
 };
 
@@ -56,7 +57,8 @@ class GradScaler {
   // Divides the gradients by the scale in place. If ranks average gradients,
   // pass the averages, so that all ranks see the same overflows.
   void Unscale(const std::vector<torch::Tensor>& gradients);
-  // Returns an fp32 scalar: 1 if the last Unscale found a non-finite gradient.
+  // Returns an fp32 scalar: 1 if the last Unscale found a non-finite gradient,
+  // else 0.
   const torch::Tensor& found_inf() const { return found_inf_; }
   // Call after the step; sets the scale of the next step.
   void Update();
@@ -64,7 +66,8 @@ class GradScaler {
   // Returns live tensors: copying into them restores the state.
   NamedTensors State() const;
 
-  // Both block until the device is done. Steps skipped since construction.
+  // Both block until the device is done. skipped_steps() counts from
+  // construction, also after the state was restored.
   double scale() const;
   int64_t skipped_steps() const;
 
@@ -85,7 +88,8 @@ class Optimizer {
   // Drops the gradients: the next backward overwrites instead of accumulating.
   void ZeroGrad();
 
-  // Returns the loss to start backward from: `loss`, scaled if configured.
+  // Returns the loss to start backward from: `loss`, scaled if there is a
+  // scaler.
   torch::Tensor ScaledLoss(const torch::Tensor& loss) const;
 
   // Clips the gradients if configured, then updates the parameters that have

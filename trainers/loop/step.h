@@ -1,4 +1,5 @@
-// The interface of run and trainer for one step, and its error messages.
+// The interface between run and trainer for one step, and the errors of steps
+// that fail.
 #ifndef RANKWISE_TRAINERS_LOOP_STEP_H_
 #define RANKWISE_TRAINERS_LOOP_STEP_H_
 

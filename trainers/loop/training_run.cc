@@ -508,8 +508,8 @@ absl::Status TrainingRun::SaveCheckpoint() {
   return saved.has_value() ? Write(*saved) : absl::OkStatus();
 }
 
-// Returns whether the checkpoint may be saved, which parameters that are not
-// finite never are: false with a warning under OnNan::kContinue, else an error.
+// Returns whether all parameters are finite, so that a checkpoint may be saved.
+// If not: false, with a warning, under OnNan::kContinue, otherwise an error.
 absl::StatusOr<bool> TrainingRun::MaySave() {
   RETURN_IF_ERROR(CheckFinite());
   const absl::Status finite = checkpoints_->CheckFinite(progress_.step);

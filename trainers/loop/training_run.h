@@ -79,7 +79,8 @@ class TrainingRun {
                      const EvaluateFunction& evaluate = nullptr,
                      const std::function<absl::Status()>& conclude = nullptr);
 
-  // Under --memory, measures gathered bytes of sharding; call before Start.
+  // Under --memory, `unsharded` returns the bytes that the sharding engine has
+  // gathered; call before Start.
   void MeasureUnsharded(std::function<UnshardedBytes()> unsharded) {
     unsharded_ = std::move(unsharded);
   }

@@ -32,7 +32,7 @@ struct Worker {
   std::vector<c10::Device> devices = {};
   int threads = 1;               // intra-op threads
   Communicator* comm = nullptr;  // nullptr without peers
-  // Places of the job's ranks; by default of one rank.
+  // The mesh of the job's ranks; by default a single rank.
   MeshLayout layout = *LayOutRanks({}, 1);
   // The same mesh with this rank's groups; nullptr without a communicator.
   std::shared_ptr<const DeviceMesh> mesh = nullptr;

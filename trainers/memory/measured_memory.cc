@@ -41,7 +41,8 @@ c10::CachingAllocator::Stat AllocatedBytes(c10::Device device) {
 thread_local bool counts_on_this_thread = false;
 
 // Wraps PyTorch's allocator and counts the allocations of threads that enable
-// it. (The hook of PyTorch's profiler misses other threads' frees, as Gloo's.)
+// it. (The hook of PyTorch's profiler misses frees by other threads, such as
+// Gloo's.)
 class CountingAllocator : public c10::Allocator {
  public:
   static CountingAllocator& Get() {
@@ -96,7 +97,7 @@ std::vector<c10::Device> AcceleratorsOf(const Worker& worker) {
   return devices;
 }
 
-// Counts each storage once, and none whose memory is freed between uses.
+// Counts each storage once; one whose memory is freed at present counts 0.
 int64_t StorageBytes(const std::vector<torch::Tensor>& tensors) {
   std::set<const void*> seen;
   int64_t bytes = 0;

@@ -1,5 +1,6 @@
-// Measures the memory of a training process: peak use, and allocations of a
-// section of the program; configures the allocator for training steps.
+// Measures the memory of a training process: its peak, the allocations of a
+// section of the program, and a rank's memory by kind; configures the allocator
+// for training steps.
 #ifndef RANKWISE_TRAINERS_MEMORY_MEASURED_MEMORY_H_
 #define RANKWISE_TRAINERS_MEMORY_MEASURED_MEMORY_H_
 
@@ -39,8 +40,8 @@ MemoryRecord MeasurePeakMemory(const Worker& worker);
 // Measures the memory allocated and not yet freed while it is open: on the
 // worker's accelerators, by the whole process, as counted by their allocators;
 // without accelerators, on the host by the opening thread, whichever thread
-// frees it. One at a time per process. Replaces the host's allocator by a
-// counting one, which stays.
+// frees it: for this it replaces the host's allocator by a counting one, for
+// good. One at a time per process.
 class AllocationMeter {
  public:
   explicit AllocationMeter(const Worker& worker);
@@ -73,7 +74,7 @@ class MemoryMeter {
               const Optimizer& optimizer,
               std::function<UnshardedBytes()> unsharded);
 
-  // The observer of a step's clock.
+  // The observer of a step's clock (StepClock::set_observer).
   void Enter(Phase phase);
   // Call after a stage's forward within Phase::kSchedule; no effect elsewhere.
   void AfterStageForward();

@@ -12,8 +12,8 @@
 namespace rankwise {
 namespace {
 
-// Returns `tensor` with its blocks as dimension dim, followed by the divided
-// one.
+// Returns `tensor` with dimension dim split in two: the blocks, followed by the
+// dimension that is divided.
 torch::Tensor WithBlocks(const torch::Tensor& tensor,
                          const Division& division) {
   return tensor.unflatten(division.dim, {division.blocks, -1});

@@ -75,14 +75,15 @@ struct LayerSpec {
   std::vector<int64_t> output_shape;  // of one example, undivided
   // One rank's part of it; if empty, MakeModelSpec copies output_shape.
   std::vector<int64_t> part_shape = {};
-  int64_t parameters = 0;  // undivided; tied weights count once
+  int64_t parameters = 0;  // undivided; a tied weight counts in its owner
   // Shapes of one rank's part of the parameters.
   ParameterShapes part_parameters = {};
   KeptForBackward kept = {};
   // Whether `kept` includes the layer's input; if not, a stage that begins with
   // this layer stores the input that it received.
   bool keeps_input = true;
-  // Numbers of one example's activations summed along tp, in both directions.
+  // Numbers of one example's activations summed along tp in forward and
+  // backward.
   double exchanged_along_tp = 0;
   double flops = 0;  // forward of one example; a multiply-add counts as 2
   bool has_dropout = false;
@@ -114,7 +115,8 @@ struct ModelSpec {
   double default_learning_rate = 1e-3;
   std::vector<LayerSpec> layers;
   std::vector<TiedWeight> ties;
-  // Sequence with targets divided along cp; nullopt if no rank divides them.
+  // The sequence whose targets are divided along cp; nullopt if every rank uses
+  // the whole target.
   std::optional<SequenceShape> target_sequence = {};
   bool divided_classes = false;  // the output's classes are divided along tp
 
@@ -184,7 +186,8 @@ class Model : public torch::nn::Module {
   // including weights that it is tied to; empty for a layer that is not kept.
   std::vector<std::pair<std::string, torch::Tensor>> ParametersOf(
       size_t layer) const;
-  // Returns tensors that the layer's forward changes, as batch norm's do.
+  // Returns the tensors that the layer's forward changes, such as batch norm's
+  // running statistics.
   std::vector<torch::Tensor> BuffersOf(size_t layer) const;
 
   // Weights held as copies because their owner is not kept.
@@ -232,7 +235,7 @@ uint64_t LayerSeed(uint64_t seed, uint64_t layer);
 torch::Tensor Loss(LossKind kind, const torch::Tensor& output,
                    const torch::Tensor& target);
 
-// Converts 4-D parameters to channels-last, which convolutions prefer.
+// Converts 4-D parameters to channels-last, in which convolutions run fastest.
 void ToChannelsLast(torch::nn::Module& model);
 
 // Returns whether `model` normalises over the batch.

@@ -78,8 +78,9 @@ LayerSpec DenseLayer(const std::string& name, const DenseConfig& config) {
                 outputs = config.outputs / columns;
   spec.part_shape = {outputs};
   spec.part_parameters = {{outputs, inputs}, {outputs}};
-  // The input, which a ReLU before it also stores. A batch's images are copied,
-  // channels first; a batch needs no gradient, so the weights are not stored.
+  // The input, which a ReLU before it also stores. A batch counts only if it is
+  // copied: images, to channels-first when flattened, or by autocast. It needs
+  // no gradient, so autocast's copy of the weights is not stored.
   const bool is_copy = !config.of_batch || config.flatten;
   (is_copy ? spec.kept.values : spec.kept.cast_values) =
       static_cast<double>(inputs);

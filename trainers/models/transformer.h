@@ -68,8 +68,8 @@ struct BlockConfig {
 
 // x + Attention(Norm(x)), then x + Mlp(Norm(x)); the MLP has 4 times the
 // features and GELU (its tanh form, as in GPT-2). [B, tokens, features] to the
-// same. FLOPs count all pairs of tokens, even if `causal` masks half of them
-// (Chowdhery 2022, appendix B).
+// same. FLOPs count all pairs of tokens, even if `sequence.causal` masks half
+// of them (Chowdhery 2022, appendix B).
 LayerSpec BlockLayer(const std::string& name, const BlockConfig& config);
 
 // Returns the numbers in `times` exchanges of an example's tokens along tp.

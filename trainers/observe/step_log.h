@@ -25,7 +25,8 @@ namespace rankwise {
 // kSchedule: a pipeline's forward and backward passes, which the executor times
 // separately. kCaptured: forward, backward and update in one graph launch.
 // kScatter to kReduce: work of the first device of replicas in one process, for
-// which the others wait; part of forward (up to kGather, kLoss) or backward.
+// which the others wait; the last two are part of backward, the others of
+// forward.
 enum class Phase {
   kBetween,
   kDataWait,

@@ -35,8 +35,8 @@ class StepTraffic {
  public:
   static constexpr int64_t kWarmUpSteps = 2;
 
-  // `comm` must outlive it; may be nullptr. The first `recorded` steps become
-  // records, `traced` ones only events.
+  // `comm` must outlive it; may be nullptr. The first `recorded` observed steps
+  // become records, later ones up to `traced` only events.
   StepTraffic(Communicator* comm, int64_t recorded, int64_t traced)
       : comm_(comm), recorded_(recorded), traced_(traced) {}
 

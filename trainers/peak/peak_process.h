@@ -1,5 +1,6 @@
-// Measures a peak in a separate process, so that the run retains no memory or
-// allocations of libraries, and begins as if nothing had been measured.
+// Measures a peak in a separate process, so that the run retains neither the
+// measurement's memory nor that of libraries, and begins as if nothing had been
+// measured.
 #ifndef RANKWISE_TRAINERS_PEAK_PEAK_PROCESS_H_
 #define RANKWISE_TRAINERS_PEAK_PEAK_PROCESS_H_
 

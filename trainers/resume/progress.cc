@@ -67,7 +67,7 @@ void AddShares(const std::vector<torch::Tensor>& shares, const char* prefix,
     tensors.push_back({absl::StrCat(prefix, i), shares[i]});
 }
 
-// Reads what AddShares added.
+// Reads the shares added by AddShares.
 absl::StatusOr<std::vector<torch::Tensor>> ReadShares(CheckpointReader& reader,
                                                       const char* prefix) {
   std::vector<torch::Tensor> shares;

@@ -40,7 +40,7 @@ std::string AsTyped(const std::string& key, const Json& value,
       "=", text);
 }
 
-// Returns a setting that a checkpoint may lack.
+// Returns the setting `key`, or `otherwise` if the checkpoint lacks it.
 Json ValueOr(const Json& settings, const std::string& key,
              const Json& otherwise) {
   return settings.contains(key) ? settings[key] : otherwise;

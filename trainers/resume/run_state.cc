@@ -64,7 +64,8 @@ std::string OwnersName(const Model& model, const std::string& name) {
   return name;
 }
 
-// Returns `state` as a block of the undivided tensor, ignoring tp.
+// Returns `state` as a block of rows of the parameter, or of this rank's tp
+// part of the parameter.
 TensorBlock RowsOf(const StateTensor& state, const ShardedState& sharded) {
   TensorBlock block{.name = state.prefix + state.owner,
                     .values = state.tensor,

@@ -43,14 +43,15 @@ class StageMemory {
     return model_.layers[layer].kept.wide_values > 0;
   }
 
-  // Returns the bytes of a number entering `layer`, which is not the first.
+  // Returns the bytes per number entering `layer`, which is not the first.
   // Under autocast norms and blocks use fp32, unless the parameters are 16-bit.
   double BytesInto(size_t layer) const {
     const bool is_wide = IsWide(layer - 1) || IsWide(layer);
     return is_wide && !has_bf16_parameters_ ? 4 : types_.value_bytes;
   }
 
-  // Returns the bytes into `layer`; 0 into the first and out of the last.
+  // Returns the bytes of the message into `layer`; 0 for the model's input and
+  // output.
   double MessageBytes(size_t layer) const {
     if (layer == 0 || layer == model_.layers.size()) return 0;
     double bytes = examples() * BytesInto(layer);

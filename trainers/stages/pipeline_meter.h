@@ -20,7 +20,8 @@
 
 namespace rankwise {
 
-// Collective calls must be in the same steps on all ranks. Not thread-safe.
+// Summary, Timelines, Predict, and Add with `exchange_costs` are collective
+// over the ranks of the job. Not thread-safe.
 class PipelineMeter {
  public:
   // `schedule`: of a full step, until Follow. `output_bytes`: of each stage's
@@ -74,12 +75,13 @@ class PipelineMeter {
   bool in_one_process() const { return ranks_.size() > 1; }
   // Returns the index of this rank's pipeline: one per line along pp.
   int Pipeline() const;
-  // Returns the rows of one pipeline's ranks, in this process or in the job.
+  // Returns the indices, in a gathered table, of the rows of the ranks of the
+  // pipeline that `rank_of_job` is in.
   std::vector<int> RowsOf(int rank_of_job) const;
   ScheduleRecord RecordOf(int64_t step, const Schedule& schedule, int rank,
                           const ExecutorStep& measured) const;
   absl::StatusOr<Table> GatherAll(Table rows) const;
-  // Returns the computation among `spans`, by start since `origin_seconds`.
+  // Returns the computation among `spans`, in seconds since `origin_seconds`.
   TimelineRecord Describe(const std::vector<Span>& spans, size_t index,
                           double origin_seconds, const char* origin) const;
   std::vector<double> SummaryOf(size_t index) const;

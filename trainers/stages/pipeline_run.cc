@@ -183,7 +183,8 @@ absl::Status PipelineRun::Conclude() {
   return absl::OkStatus();
 }
 
-// Adds the mean over devices, which each have their own ranks.
+// Adds forward and backward seconds: the mean over devices of their ranks'
+// sums.
 void PipelineRun::AddTimes(PipelineStep& step, StepRecord& record) const {
   std::set<std::string> devices;
   for (int rank : plan_->ranks_here())
