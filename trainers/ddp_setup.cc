@@ -47,10 +47,10 @@ TRAINER_FLAG(kSpeed, bool, static_graph, false,
              "the set of used parameters never changes");
 TRAINER_FLAG(kSpeed, bool, broadcast_buffers, true,
              "broadcast rank 0's buffers before each forward");
-TRAINER_FLAG(kLosses, bool, sync_batch_norm, false,
-             "normalise over the batches of all ranks together instead of each "
-             "rank's own; "
-             "with --accumulate, over one micro-batch of every rank");
+TRAINER_FLAG(
+    kLosses, bool, sync_batch_norm, false,
+    "normalise over the batches of all ranks together instead of each "
+    "rank's own; with --accumulate, over one micro-batch of every rank");
 
 ABSL_DECLARE_FLAG(bool, skip_communication);
 

@@ -95,6 +95,7 @@ class Analysis {
     answer_->ablations = FindAblations(answer_->ledgers);
     FitNetworks();
     answer_->calls = CallConfigurations(runs_, CallUnit::kLaunch, &left_out_);
+    AddLearning();
     AddPictures();
     WriteNotes();
     answer_->findings = FindingsOf(*answer_);
@@ -278,14 +279,21 @@ class Analysis {
     }
   }
 
-  // Adds, for each cell that is not an ablation, its learning, the losses of
-  // its first repetition, and the timeline and layers of the last repetition
-  // that recorded them.
-  void AddPictures() {
+  void AddLearning() {
     answer_->target_loss = config_.target_loss;
     for (const Cell& cell : answer_->cells) {
+      if (!cell.IsAblation())
+        answer_->learning.push_back(
+            LearningOf(cell, runs_, config_.target_loss));
+    }
+  }
+
+  // Adds, for each cell that is not an ablation, the losses of its first
+  // repetition, and the timeline and layers of the last repetition that
+  // recorded them.
+  void AddPictures() {
+    for (const Cell& cell : answer_->cells) {
       if (cell.IsAblation()) continue;
-      answer_->learning.push_back(LearningOf(cell, runs_, config_.target_loss));
       answer_->losses.push_back(CurveOf(cell, runs_[cell.run_indices.front()]));
       TimelinePicture picture;
       std::vector<LayerRecord> layers;

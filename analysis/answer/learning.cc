@@ -48,10 +48,11 @@ CellLearning LearningOf(const Cell& cell, absl::Span<const RunTrace> runs,
   CellLearning learning = {&cell};
   std::vector<double> rates;
   for (size_t index : cell.run_indices) {
-    rates.push_back(ConcurrentExamplesPerSecond(runs[index]));
-    const double seconds =
-        target_loss > 0 ? SecondsToLoss(runs[index], target_loss) : HUGE_VAL;
-    if (std::isfinite(seconds)) learning.seconds.push_back(seconds);
+    if (target_loss > 0) {
+      rates.push_back(ConcurrentExamplesPerSecond(runs[index]));
+      const double seconds = SecondsToLoss(runs[index], target_loss);
+      if (!std::isnan(seconds)) learning.seconds.push_back(seconds);
+    }
     const Staleness staleness = StalenessOf(runs[index]);
     for (const auto& [value, count] : staleness.rounds)
       learning.staleness.rounds[value] += count;

@@ -50,8 +50,7 @@ std::string WhyNotCounted(const CollectiveRecord& record) {
 std::string CheckHostOrder(const std::vector<int64_t>& hosts) {
   if (absl::c_is_sorted(hosts)) return "";
   return "did not number its ranks host by host, so that several messages "
-         "share "
-         "a link at the same time";
+         "share a link at the same time";
 }
 
 // Whether a row's data crossed hosts. A ping-pong is between ranks 0 and 1,

@@ -228,14 +228,16 @@ absl::StatusOr<Score> ScorePlans(absl::Span<const RunTrace> runs,
       GroupIntoCells(runs, config.throughput, &left_out);
   std::vector<PlannedCell> planned = PlanCells(cells, machine, &left_out);
   std::vector<HeldOut> held_out;
+  std::string warning;
   for (PlannedCell& one : planned) {
     if (one.layout.ranks() <= config.fit_up_to) continue;
-    const double fitted = one.model.setting().cluster.deviation;
+    const auto& [model, engine, cluster] = one.model.setting();
+    if (warning.empty()) warning = ShortCoresText(cluster);
     one.model.set_deviation(DeviationFor(&one, one.precision, planned,
                                          config.fit_up_to,
-                                         /*otherwise=*/fitted));
-    held_out.push_back({one.cell, one.layout, &one.model,
-                        one.model.setting().model.name, one.precision});
+                                         /*otherwise=*/cluster.deviation));
+    held_out.push_back(
+        {one.cell, one.layout, &one.model, model.name, one.precision});
   }
   Score score = ScoreHeldOut(held_out, config.memory_bytes);
   score.fitted_up_to = config.fit_up_to;
@@ -248,10 +250,7 @@ absl::StatusOr<Score> ScorePlans(absl::Span<const RunTrace> runs,
     return absl::FailedPreconditionError(absl::StrJoin(score.left_out, "; "));
   }
   for (ScoredPrediction& point : score.points) point.cell = nullptr;
-  for (const PlannedCell& one : planned) {
-    if (one.layout.ranks() > config.fit_up_to && score.warning.empty())
-      score.warning = ShortCoresText(one.model.setting().cluster);
-  }
+  score.warning = std::move(warning);
   return score;
 }
 

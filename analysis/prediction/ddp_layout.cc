@@ -314,8 +314,7 @@ absl::StatusOr<SimulatedLayout> SimulateDdpLayout(
     if (buckets.size() > plan.buckets.size()) {
       result.extrapolations.push_back(
           "buckets smaller than those recorded: gradients are assumed to "
-          "arrive "
-          "evenly, and tensors to be no larger than a bucket");
+          "arrive evenly, and tensors to be no larger than a bucket");
     }
   }
   if (plan.broadcast_bytes > 0 && layout.dp > 1) {

@@ -68,8 +68,7 @@ std::string PlaceReason(const Collective& collective, const Call& call) {
   }
   if (call.in_place && !collective.in_place) {
     return " cannot run in place: its output would overwrite data that it has "
-           "yet "
-           "to send; run it out of place";
+           "yet to send; run it out of place";
   }
   return "";
 }

@@ -91,9 +91,8 @@ absl::Status CheckDevice(const BenchConfig& config, const Job& job) {
   if (config.timing == "events" && NeedsCommonClock(config)) {
     return Refuse(
         "--timing=events: events measure how long a rank's call took, not when "
-        "it "
-        "ended on the ranks' common clock, as --across=transfer and makespan "
-        "need; use --timing=host or --across=slowest");
+        "it ended on the ranks' common clock, as --across=transfer and "
+        "makespan need; use --timing=host or --across=slowest");
   }
   return absl::OkStatus();
 }

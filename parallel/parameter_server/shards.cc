@@ -48,20 +48,23 @@ ShardLayout::ShardLayout(std::vector<NamedTensor> parameters, int servers,
   }
 }
 
-int64_t ShardLayout::ChunkRows(size_t parameter) const {
-  return (parameters_[parameter].tensor.size(0) + servers_ - 1) / servers_;
+ShardLayout::Rows ShardLayout::RowsAt(int server, size_t parameter) const {
+  const at::Tensor& whole = parameters_[parameter].tensor;
+  const int64_t all = whole.size(0);
+  const int64_t chunk = (all + servers_ - 1) / servers_;
+  Rows rows;
+  rows.begin = std::min(server * chunk, all);
+  rows.count = std::min(chunk, all - rows.begin);
+  if (rows.count > 0) rows.numbers = rows.count * (whole.numel() / all);
+  return rows;
 }
 
 std::vector<at::Tensor> ShardLayout::Allocate(int server) const {
   std::vector<at::Tensor> memory;
   for (const Range& range : buckets_) {
     int64_t numbers = 0;
-    for (size_t i = range.begin; i < range.end; ++i) {
-      const at::Tensor& whole = parameters_[i].tensor;
-      const int64_t begin = std::min(server * ChunkRows(i), whole.size(0));
-      const int64_t end = std::min(begin + ChunkRows(i), whole.size(0));
-      if (begin < end) numbers += (end - begin) * whole[0].numel();
-    }
+    for (size_t i = range.begin; i < range.end; ++i)
+      numbers += RowsAt(server, i).numbers;
     memory.push_back(at::empty({numbers}, at::kFloat));
   }
   return memory;
@@ -71,15 +74,12 @@ void ShardLayout::ForEach(int server, size_t bucket, const at::Tensor& memory,
                           const Visit& visit) const {
   int64_t offset = 0;
   for (size_t i = buckets_[bucket].begin; i < buckets_[bucket].end; ++i) {
-    const at::Tensor& whole = parameters_[i].tensor;
-    const int64_t begin = std::min(server * ChunkRows(i), whole.size(0));
-    const int64_t rows = std::min(ChunkRows(i), whole.size(0) - begin);
-    if (rows == 0) continue;
-    std::vector<int64_t> shape = whole.sizes().vec();
-    shape[0] = rows;
-    const int64_t numbers = rows * (whole.numel() / whole.size(0));
-    visit(i, begin, memory.narrow(0, offset, numbers).view(shape));
-    offset += numbers;
+    const Rows rows = RowsAt(server, i);
+    if (rows.count == 0) continue;
+    std::vector<int64_t> shape = parameters_[i].tensor.sizes().vec();
+    shape[0] = rows.count;
+    visit(i, rows.begin, memory.narrow(0, offset, rows.numbers).view(shape));
+    offset += rows.numbers;
   }
 }
 

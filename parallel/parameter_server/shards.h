@@ -56,7 +56,12 @@ class ShardLayout {
   struct Range {
     size_t begin = 0, end = 0;  // parameters
   };
-  int64_t ChunkRows(size_t parameter) const;
+  // The rows of a parameter that one server has.
+  struct Rows {
+    int64_t begin = 0, count = 0;
+    int64_t numbers = 0;  // in all of them
+  };
+  Rows RowsAt(int server, size_t parameter) const;
 
   const std::vector<NamedTensor> parameters_;
   const int servers_;

@@ -113,8 +113,7 @@ absl::Status SeeDifferentCheckpoints(const Worker& worker,
       "--resume: rank ", worker.env.rank, " and rank ", other - found.begin(),
       " see different checkpoints (steps ", mine, " and ", *other,
       "; -1: none found, -2: not loadable); --checkpoint_dir must be a folder "
-      "that all "
-      "machines share"));
+      "that all machines share"));
 }
 
 }  // namespace

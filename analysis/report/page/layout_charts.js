@@ -1,7 +1,7 @@
 // Compares layouts of ranks.
 
 function layoutsName({ranks, scaling}) {
-  return `${plural(ranks, 'rank')}, ${scaling.replace('_', ' ')} scaling`;
+  return `${plural(ranks, 'rank')}, ${scalingTitle(scaling)}`;
 }
 
 // Returns the parts of each layout's time for as many examples as the fastest trains in a step.

@@ -112,7 +112,7 @@ function addLedger() {
 }
 
 function waterfallName(waterfall) {
-  return `${study.cells[waterfall.cell].label}, ${waterfall.scaling.replace('_', ' ')} scaling`;
+  return `${study.cells[waterfall.cell].label}, ${scalingTitle(waterfall.scaling)}`;
 }
 
 // Returns the ideal speed as a share of the hardware's limit; null if the limit is unknown or the share is too small for

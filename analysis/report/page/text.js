@@ -85,6 +85,11 @@ function plural(count, noun) {
   return `${count} ${noun}${count === 1 ? '' : 's'}`;
 }
 
+// "strong scaling".
+function scalingTitle(scaling) {
+  return `${scaling.replace('_', ' ')} scaling`;
+}
+
 // Escapes markup and %{...}, which Plotly would interpret in its texts.
 function plain(text) {
   return String(text)
