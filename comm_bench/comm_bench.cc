@@ -20,7 +20,7 @@ ABSL_FLAG(std::string, traffic, "",
           "all_to_all_v: file with a row of weights per rank");
 ABSL_FLAG(double, traffic_skew, 0,
           "all_to_all_v: above 0, low ranks receive more");
-ABSL_FLAG(int, group_size, 0, "ranks per group; 0: one group of all ranks");
+ABSL_FLAG(int, group_size, 0, "ranks per group; if 0, one group of all ranks");
 ABSL_FLAG(std::string, lines, "both",
           "lines along --axis to measure: one (alone), all (at once), both");
 

@@ -251,7 +251,7 @@ int RunRanks(const Question& question, const BenchConfig& config,
   const std::string name = question.name;
   PrepareRankProcess();
   if (SimulatesPeers(comm.backend))
-    return Report(name, RunPretendedRanks(question, config, comm));
+    return Report(name, RunSimulatedRanks(question, config, comm));
   const absl::StatusOr<RankEnv> env =
       ReadRankEnv({.master_required = comm.file_store.empty()});
   if (!env.ok()) return Report(name, env.status());

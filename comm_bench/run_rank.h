@@ -49,7 +49,7 @@ struct Assignment {
 absl::Status Measure(const Assignment& assignment, BenchRank& rank);
 
 // Runs all ranks of a backend that simulates its peers.
-absl::Status RunPretendedRanks(const Question& question,
+absl::Status RunSimulatedRanks(const Question& question,
                                const BenchConfig& config,
                                const CommConfig& comm);
 

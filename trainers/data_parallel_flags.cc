@@ -20,7 +20,7 @@ TRAINER_FLAG(
     kLayout, int, replicas, 0,
     "replicas of the model, among which each batch is divided: on the first "
     "GPUs, or, with --device=cpu or too few GPUs, on slots of the CPU; "
-    "0: one per GPU, or 2 slots");
+    "if 0, one per GPU, or 2 slots");
 TRAINER_FLAG(kSpeed, std::string, gather, "output",
              "what the replicas send to the first device: output, from which "
              "it computes the loss, as torch.nn.DataParallel does; or "

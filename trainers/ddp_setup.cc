@@ -31,7 +31,7 @@ TRAINER_FLAG(
 TRAINER_FLAG(
     kSpeed, double, last_bucket_mb, 0,
     "MiB of the last bucket, small because no backward hides its reduction; "
-    "0: whatever is left over, as in PyTorch");
+    "if 0, whatever is left over, as in PyTorch");
 TRAINER_FLAG(kLosses, std::string, comm_hook, "none",
              "gradient compression: none, fp16, bf16");
 TRAINER_FLAG(

@@ -29,24 +29,25 @@ TRAINER_FLAG(
 TRAINER_FLAG(
     kLosses, std::string, model_size, "",
     "size of gpt: nano, micro, mini, small or gpt2; of vit: nano, micro, tiny, "
-    "small or base; empty: nano");
-TRAINER_FLAG(kLosses, int64_t, depth, 0,
-             "hidden layers of mlp, blocks of gpt or vit; 0: the model's own");
+    "small or base; if empty, nano");
+TRAINER_FLAG(
+    kLosses, int64_t, depth, 0,
+    "hidden layers of mlp, blocks of gpt or vit; if 0, the model's own");
 TRAINER_FLAG(
     kLosses, int64_t, width, 0,
-    "features between the layers of mlp, gpt or vit; 0: the model's own");
+    "features between the layers of mlp, gpt or vit; if 0, the model's own");
 TRAINER_FLAG(kLosses, int64_t, input_width, 0,
              "features per example of mlp with --dataset=synthetic, instead of "
-             "images; 0: images");
-TRAINER_FLAG(kLosses, int64_t, classes, 0, "output classes of mlp; 0: 10");
+             "images; if 0, images");
+TRAINER_FLAG(kLosses, int64_t, classes, 0, "output classes of mlp; if 0, 10");
 TRAINER_FLAG(kLosses, int64_t, sequence_length, 0,
-             "tokens per example of gpt; 0: the model's own");
+             "tokens per example of gpt; if 0, the model's own");
 TRAINER_FLAG(kLosses, double, dropout, 0, "dropout probability of gpt and vit");
 TRAINER_FLAG(kLosses, bool, tied_head, true,
              "gpt's output layer shares the weights of the token embedding");
 TRAINER_FLAG(
     kLosses, std::string, dataset, "",
-    "synthetic, cifar10, linear, regression, tokens or text; empty: the "
+    "synthetic, cifar10, linear, regression, tokens or text; if empty, the "
     "model's own");
 TRAINER_FLAG(kLosses, std::string, data_dir, "",
              "folder of the dataset's files; for text, the file");
@@ -55,32 +56,34 @@ TRAINER_FLAG(kLosses, int64_t, train_size, 50000,
 TRAINER_FLAG(kSpeed, int64_t, test_size, 10000, "test examples");
 TRAINER_FLAG(kBatch, int64_t, batch_size, 64,
              "examples per rank and micro-batch");
-TRAINER_FLAG(kLayout, int64_t, global_batch_size, 0,
-             "examples per step over all ranks; replaces --batch_size if the "
-             "number of ranks may change at a restart; 0: not used");
+TRAINER_FLAG(
+    kLayout, int64_t, global_batch_size, 0,
+    "examples per step over all ranks, instead of --batch_size; stays the "
+    "same if a restart changes the number of ranks; if 0, not used");
 TRAINER_FLAG(
     kLosses, bool, drop_last, false,
     "drop the examples that do not fill all ranks, instead of repeating some");
 TRAINER_FLAG(kSpeed, int, data_workers, 1,
-             "loader threads per rank; 0: load in the training thread");
+             "loader threads per rank; if 0, load in the training thread");
 
 // Training.
 TRAINER_FLAG(kSpeed, int64_t, epochs, 5, "passes over the training set");
-TRAINER_FLAG(kSpeed, int64_t, max_steps, 0,
-             "end after this number of optimizer steps; 0: train all epochs");
+TRAINER_FLAG(
+    kSpeed, int64_t, max_steps, 0,
+    "end after this number of optimizer steps; if 0, train all epochs");
 TRAINER_FLAG(
     kBatch, int64_t, accumulate, 1,
     "micro-batches whose gradients are added up before each optimizer step");
 TRAINER_FLAG(kLosses, std::string, optimizer, "",
-             "adam, adamw or sgd; empty: the model's own");
-TRAINER_FLAG(kLosses, double, lr, 0, "learning rate; 0: the model's own");
+             "adam, adamw or sgd; if empty, the model's own");
+TRAINER_FLAG(kLosses, double, lr, 0, "learning rate; if 0, the model's own");
 TRAINER_FLAG(
     kLosses, double, weight_decay, 0,
     "factor of the weight that is added to the gradient or, with adamw, times "
     "the learning rate, subtracted from the weight at each step");
 TRAINER_FLAG(kLosses, double, momentum, 0, "momentum of sgd");
 TRAINER_FLAG(kLosses, double, clip_grad_norm, 0,
-             "largest 2-norm of all gradients together; 0: no clipping");
+             "largest 2-norm of all gradients together; if 0, no clipping");
 TRAINER_FLAG(kLosses, int64_t, warmup_steps, 0,
              "steps over which the learning rate rises from 0");
 TRAINER_FLAG(kLosses, std::string, lr_schedule, "constant",
@@ -104,7 +107,7 @@ TRAINER_FLAG(kSpeed, bool, eval, true,
              "evaluate on the whole test set after each epoch");
 TRAINER_FLAG(
     kSpeed, int64_t, check_divergence_every, 0,
-    "steps between comparisons of the parameters across ranks; 0: never");
+    "steps between comparisons of the parameters across ranks; if 0, never");
 TRAINER_FLAG(
     kOutput, std::string, on_nan, "stop",
     "stop: end all ranks with exit code 1 as soon as a loss, the gradient norm "
@@ -121,7 +124,7 @@ TRAINER_FLAG(
     "file to append this run's records to, as JSON lines (docs/records.md)");
 TRAINER_FLAG(kOutput, int64_t, traffic_steps, 0,
              "steps, from the third on, whose communication is also recorded "
-             "in --record, for comm_bench to replay; 0: none");
+             "in --record, for comm_bench to replay; if 0, none");
 TRAINER_FLAG(
     kOutput, bool, memory, false,
     "measure a rank's memory by kind: parameters, gradients, optimizer state, "
@@ -131,7 +134,7 @@ TRAINER_FLAG(kOutput, bool, dry_run, false,
              "without starting them or allocating it (docs/memory.md)");
 TRAINER_FLAG(kOutput, std::string, trace, "",
              "file for a trace of all ranks over a few steps, for Perfetto or "
-             "chrome://tracing (docs/tracing.md); empty: none");
+             "chrome://tracing (docs/tracing.md); if empty, none");
 TRAINER_FLAG(kOutput, int64_t, trace_steps, 5,
              "steps recorded in --trace, from the third on");
 TRAINER_FLAG(
@@ -139,17 +142,18 @@ TRAINER_FLAG(
     "also record PyTorch's operators and the GPU's kernels in --trace");
 TRAINER_FLAG(kOutput, int64_t, log_every, 100,
              "steps between rank 0's log lines");
-TRAINER_FLAG(kOutput, double, peak_tflops, 0,
-             "peak of one rank's device in the precision used, in dense "
-             "TFLOP/s, the reference of the MFU; 0: the peak given by --peak");
+TRAINER_FLAG(
+    kOutput, double, peak_tflops, 0,
+    "peak of one rank's device in the precision used, in dense "
+    "TFLOP/s, the reference of the MFU; if 0, the peak given by --peak");
 TRAINER_FLAG(kOutput, bool, progress, true,
              "a progress bar where stdout is a terminal");
 TRAINER_FLAG(kOutput, std::string, checkpoint_dir, "",
-             "folder for checkpoints and model.safetensors; empty: none");
+             "folder for checkpoints and model.safetensors; if empty, none");
 TRAINER_FLAG(
     kOutput, std::string, checkpoint_every, "0",
     "steps (200) or time (30s, 5m) between checkpoints, in addition to those "
-    "at the end of each epoch; 0: only those");
+    "at the end of each epoch; if 0, only those");
 TRAINER_FLAG(kOutput, bool, async_checkpoint, true,
              "write checkpoints from a copy in memory while training "
              "continues");

@@ -8,7 +8,7 @@
 
 namespace rankwise {
 
-// Returns the number of ranks of the job: those pretended by --backend=fake,
+// Returns the number of ranks of the job: those simulated by --backend=fake,
 // those of the surrounding launcher, or --nproc. InvalidArgument as from
 // ReadRankEnv().
 absl::StatusOr<int> WorldSizeFromFlags();

@@ -14,7 +14,7 @@ TRAINER_FLAG(
     kOutput, std::string, peak, "",
     "measured: the device's measured peak, which a host's first run determines "
     "in about two seconds and stores in ~/.cache/rankwise; "
-    "none: no reference peak; empty: $RANKWISE_PEAK, or else measured");
+    "none: no reference peak; if empty, $RANKWISE_PEAK, or else measured");
 
 namespace rankwise {
 namespace {

@@ -14,8 +14,8 @@ constexpr double kMostMicroBatches = 1 << 20;
 constexpr double kMostRanks = 1 << 20;
 constexpr double kLeastMebibytes = 1e-6, kMostMebibytes = 1 << 20;
 
-constexpr const char* kPretended =
-    "pretended ranks pass on no activations or gradients "
+constexpr const char* kSimulated =
+    "simulated ranks exchange no activations or gradients "
     "(//parallel/pipeline:show simulates a schedule)";
 constexpr const char* kNotTogether =
     "its ranks do not take every step together; use the trainer ddp";
@@ -64,9 +64,9 @@ constexpr FlagRule kRules[] = {
     Excludes("skip_communication", "check_divergence_every",
              "the ranks' parameters diverge"),
     NotOf("backend=fake", "pipeline|hybrid|model_parallel|parameter_server",
-          kPretended),
+          kSimulated),
     Needs("backend=fake", "eval=false",
-          "as ranks that are only pretended cannot evaluate their part",
+          "as simulated ranks cannot evaluate their part",
           /*unless=*/"skip_communication"),
 
     // Output.

@@ -48,7 +48,7 @@ void AddParts(const LedgerParts& parts, bool by_axis, Table& table) {
   table.Add("exposed comm", "exposed_seconds",
             Milliseconds(parts.ExposedSeconds()));
   for (const ExposedAxis& axis : kExposedAxes) {
-    table.Add(absl::StrCat("of it ", axis.axis),
+    table.Add(absl::StrCat("exposed ", axis.axis),
               absl::StrCat("exposed_", axis.axis, "_seconds"),
               Milliseconds(parts.*axis.seconds), by_axis ? 0 : kInFile,
               MillisecondsColumn(0));
@@ -85,7 +85,7 @@ Table LedgerTable(const Answer& answer, const Labels& labels) {
     AddParts(ledger.critical, by_axis, table);
     table.Add("imbalance", "imbalance_seconds",
               Milliseconds(ledger.imbalance_seconds), kNotOnTerminal);
-    table.Add("of it noise", "noise_seconds",
+    table.Add("due to noise", "noise_seconds",
               Milliseconds(ledger.noise_seconds), kNotOnTerminal);
     table.Add("median |residual|", "median_residual_share",
               Share(ledger.median_residual_share), kNotOnTerminal);

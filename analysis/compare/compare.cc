@@ -28,7 +28,7 @@ ABSL_FLAG(double, alpha, 0.05,
 ABSL_FLAG(std::string, metrics, "",
           "comma-separated names: step_seconds, examples_per_second, "
           "comm_wait_seconds, data_wait_seconds, peak_bytes, call_seconds; "
-          "empty: all");
+          "if empty, all");
 ABSL_FLAG(std::string, repetitions_of_calls, "launches",
           "what counts as a repetition of a collective: launches, or "
           "iterations as if those of one launch were independent");

@@ -251,7 +251,7 @@ TEST(CallConfigurations, AGroupsRowHasTheGroupsRanksAndFactor) {
   EXPECT_EQ(found[0].bus_factor, 1);
 }
 
-TEST(CallConfigurations, WhatTheFakeBackendPretendsIsPartOfIt) {
+TEST(CallConfigurations, SettingsOfTheFakeBackendArePartOfIt) {
   RunTrace slow = Launch({1}), fast = Launch({1});
   slow.ranks[0].run.flags = {{"fake_alpha_us", "500"}, {"max_bytes", "64"}};
   fast.ranks[0].run.flags = {{"fake_alpha_us", "5"}, {"max_bytes", "128"}};

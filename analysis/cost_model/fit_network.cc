@@ -33,7 +33,7 @@ ABSL_FLAG(std::string, astra_sim, "",
           "file to write the network to as ASTRA-sim's analytical network "
           "takes it (YAML)");
 ABSL_FLAG(int64_t, npus, 0,
-          "NPUs of --astra_sim's ring; 0: the largest measured world size");
+          "NPUs of --astra_sim's ring; if 0, the largest measured world size");
 ABSL_FLAG(double, message_bytes, 1 << 20,
           "message size at which the line of --astra_sim and of the flags for "
           "//parallel/pipeline:show equals the measurement");

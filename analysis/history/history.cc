@@ -25,7 +25,7 @@ ABSL_FLAG(std::string, by, "commit",
           "runs of one point of a series: those of a commit, or of a UTC day: "
           "commit, day");
 ABSL_FLAG(std::string, metrics, "step_seconds,peak_bytes,call_seconds",
-          "comma-separated metrics of //analysis:compare; empty: all");
+          "comma-separated metrics of //analysis:compare; if empty, all");
 ABSL_FLAG(double, alpha, 0.05,
           "highest probability of reporting any change if there is none");
 ABSL_FLAG(std::string, ignore_flags, "",
@@ -33,11 +33,11 @@ ABSL_FLAG(std::string, ignore_flags, "",
           "bucket_cap_mb");
 ABSL_FLAG(int64_t, warmup_steps, 10, "steps to skip at the start of every run");
 ABSL_FLAG(std::string, page, "history.html",
-          "file to write the page with the charts to; empty: no page");
+          "file to write the page with the charts to; if empty, no page");
 ABSL_FLAG(std::string, csv, "", "file to write the series to, as CSV");
 ABSL_FLAG(
     std::string, plotly_js, "",
-    "path of the plotly.min.js to embed in the page; empty: this build's");
+    "path of the plotly.min.js to embed in the page; if empty, this build's");
 
 namespace rankwise {
 namespace {

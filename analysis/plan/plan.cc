@@ -30,7 +30,7 @@
 
 ABSL_FLAG(std::string, model, "",
           "a size of gpt (nano, micro, mini, small, gpt2) or megatron-22b, "
-          "gpt3-175b, turing-530b, megatron-1t; empty: the numbers below");
+          "gpt3-175b, turing-530b, megatron-1t; if empty, the numbers below");
 ABSL_FLAG(int64_t, layers, 0, "blocks; with --model, 0: the model's own");
 ABSL_FLAG(int64_t, width, 0, "features between blocks");
 ABSL_FLAG(int64_t, heads, 0, "attention heads");
@@ -48,24 +48,25 @@ ABSL_FLAG(bool, score, false,
           "planner's choice among them");
 ABSL_FLAG(int64_t, fit_up_to, 0,
           "with --score: fit runs of at most this many ranks and score the "
-          "larger ones; 0: fit those without communication (single, ddp "
+          "larger ones; if 0, fit those without communication (single, ddp "
           "--skip_communication), and score all others");
-ABSL_FLAG(int64_t, devices_per_node, 0,
-          "devices per node; 0: that of the cluster; with --records of CPUs, a "
-          "host's memory is divided by it");
+ABSL_FLAG(
+    int64_t, devices_per_node, 0,
+    "devices per node; if 0, that of the cluster; with --records of CPUs, a "
+    "host's memory is divided by it");
 ABSL_FLAG(std::string, memory, "",
-          "memory of a device, such as 80GB; empty: that of the cluster; "
+          "memory of a device, such as 80GB; if empty, that of the cluster; "
           "required with --records of GPUs");
 ABSL_FLAG(std::string, world_sizes, "8,64,512", "ranks to plan for");
 ABSL_FLAG(int64_t, global_batch, 0,
-          "examples per step; 0: --batch_per_rank times the ranks");
+          "examples per step; if 0, --batch_per_rank times the ranks");
 ABSL_FLAG(int64_t, batch_per_rank, 1, "examples per step and rank");
 ABSL_FLAG(std::string, precision, "bf16", "bf16 or fp32");
 ABSL_FLAG(std::string, schedules, "1f1b,interleaved_1f1b,zero_bubble_h1,zbv",
           "pipeline schedules to search");
 ABSL_FLAG(std::string, zero, "0,1,2,3", "ZeRO stages to search");
 ABSL_FLAG(int64_t, best, 5, "layouts to print for each number of ranks");
-ABSL_FLAG(std::string, json, "", "file for the plan; empty: none");
+ABSL_FLAG(std::string, json, "", "file for the plan; if empty, none");
 ABSL_FLAG(std::string, validate, "",
           "korthikanti2022 or narayanan2021: only print that paper's tables "
           "next to predictions");

@@ -33,14 +33,15 @@ ABSL_FLAG(std::string, records, "",
 ABSL_FLAG(std::string, world_sizes, "8,64,1024", "ranks to predict");
 ABSL_FLAG(std::string, link, "",
           "communication cost: ALPHA_US:BETA_NS_PER_BYTE of every call, "
-          "or a network's file (docs/cost_model.md); empty: fitted to the "
+          "or a network's file (docs/cost_model.md); if empty, fitted to the "
           "records of comm_bench");
 ABSL_FLAG(int64_t, ranks_per_host, 0,
-          "ranks on each host, in order of rank; 0: all on one host");
-ABSL_FLAG(std::string, inter_host_link, "",
-          "with --ranks_per_host: cost of a message between two hosts, "
-          "ALPHA_US:BETA_NS_PER_BYTE (8 ns per byte for 1 Gbit/s); empty: from "
-          "--link's file or comm_bench's records");
+          "ranks on each host, in order of rank; if 0, all on one host");
+ABSL_FLAG(
+    std::string, inter_host_link, "",
+    "with --ranks_per_host: cost of a message between two hosts, "
+    "ALPHA_US:BETA_NS_PER_BYTE (8 ns per byte for 1 Gbit/s); if empty, from "
+    "--link's file or comm_bench's records");
 ABSL_FLAG(std::string, all_reduce, "flat",
           "how ddp's all-reduces cross hosts: flat, one ring of all ranks, or "
           "hierarchical, within each host and then across");
@@ -48,9 +49,9 @@ ABSL_FLAG(int64_t, fit_up_to, 0,
           "above 0: predict the recorded world sizes above it from those up to "
           "it, and print the errors");
 ABSL_FLAG(std::string, memory_limit, "",
-          "memory limit of a rank, such as 16GB or 500MB; empty: none");
+          "memory limit of a rank, such as 16GB or 500MB; if empty, none");
 ABSL_FLAG(int64_t, global_batch, 0,
-          "global batch in examples per step; 0: as many per rank as "
+          "global batch in examples per step; if 0, as many per rank as "
           "recorded (with --recommend: times the ranks)");
 ABSL_FLAG(bool, recommend, false,
           "print the fastest layouts of each world size: ddp in other buckets, "

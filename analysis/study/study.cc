@@ -37,17 +37,19 @@
 #include "records/replace_file.h"
 #include "third_party/absl/status_macros.h"
 
-ABSL_FLAG(std::string, output_dir, "",
-          "folder for the records; empty: results/TIME, with the time in UTC");
+ABSL_FLAG(
+    std::string, output_dir, "",
+    "folder for the records; if empty, results/TIME, with the time in UTC");
 ABSL_FLAG(bool, resume, false,
           "continue the study in --output_dir: only missing runs");
 ABSL_FLAG(std::string, from, "",
           "run nothing: analyze the records in this folder again");
 ABSL_FLAG(bool, report, true, "write report.html into the folder");
-ABSL_FLAG(double, target_loss, 0,
-          "training loss: report when each configuration reached it; 0: none");
+ABSL_FLAG(
+    double, target_loss, 0,
+    "training loss: report when each configuration reached it; if 0, none");
 ABSL_FLAG(std::string, plotly_js, "",
-          "path of the plotly.min.js to embed; empty: this build's");
+          "path of the plotly.min.js to embed; if empty, this build's");
 ABSL_FLAG(bool, force, false,
           "compare cells in spite of errors, with a mark; with --resume, "
           "continue with another version of the code or machine");
@@ -57,7 +59,7 @@ ABSL_FLAG(bool, dry_run, false,
           "run nothing: list the runs and their estimated duration");
 ABSL_FLAG(bool, verbose, false, "with --dry_run: also print the commands");
 ABSL_FLAG(std::string, trainer_dir, "",
-          "folder of the trainers' binaries; empty: this build's");
+          "folder of the trainers' binaries; if empty, this build's");
 
 namespace rankwise {
 namespace {

@@ -27,13 +27,13 @@
 
 ABSL_FLAG(std::string, world_sizes, "",
           "world sizes of every trainer but single; those that divide the "
-          "model run only at sizes above 1; empty: 1,2; with several hosts, "
+          "model run only at sizes above 1; if empty, 1,2; with several hosts, "
           "powers of two within one host, then whole hosts");
 ABSL_FLAG(std::string, hosts, "",
           "comma-separated hosts on which mpirun starts the runs; in a Slurm "
           "allocation of several nodes srun is used, on all nodes if empty");
 ABSL_FLAG(int64_t, ranks_per_host, 0,
-          "ranks on each host of --hosts or of the Slurm allocation (0: "
+          "ranks on each host of --hosts or of the Slurm allocation (if 0, "
           "Slurm's tasks per node)");
 ABSL_FLAG(std::string, trainers, "single,ddp,model_parallel,pipeline",
           "trainers to run; single is the base case of the others; also "
@@ -48,7 +48,7 @@ ABSL_FLAG(
     "trainer that supports it, next to single: ddp, zero1, zero2 and zero3 "
     "at every world size; pp2, tp2, dp2xtp2, pp2xtp2 and the like at the "
     "one that they have; or auto: ddp, zero2, zero3 and every mesh with "
-    "at most two axes that the model and the batch allow; empty: "
+    "at most two axes that the model and the batch allow; if empty, "
     "--trainers, hybrid with 2 ranks along tp, 2 along pp, the rest along "
     "dp");
 ABSL_FLAG(std::string, schedules, "gpipe,1f1b,interleaved_1f1b,zero_bubble_h1",
@@ -66,46 +66,47 @@ ABSL_FLAG(std::string, memory_limit, "",
           "of its accelerator if it has one, else of its process");
 ABSL_FLAG(std::string, pipeline_scaling, "",
           "scaling of trainers that divide the model (all but single, ddp, "
-          "data_parallel and fsdp) instead of --scaling; empty: --scaling "
+          "data_parallel and fsdp) instead of --scaling; if empty, --scaling "
           "without weak if anything else is left, and all of it for --layouts");
 ABSL_FLAG(int64_t, repetitions, 5, "runs of every configuration");
 ABSL_FLAG(
     int64_t, ablations, 3,
     "runs of configurations that only separate causes of lost "
     "efficiency: cells without communication, and the base case with their "
-    "smaller batches; 0: none");
+    "smaller batches; if 0, none");
 ABSL_FLAG(std::string, ablation_schedules, "1f1b",
-          "those of --schedules for which --ablations are run; empty: none");
+          "those of --schedules for which --ablations are run; if empty, none");
 ABSL_FLAG(bool, comm_bench, true,
           "also measure communication at every world size above 1, 15 s each");
 ABSL_FLAG(
     int64_t, traffic_steps, 5,
     "steps whose communication ddp, fsdp, tensor_parallel and hybrid record, "
-    "for predictions and its table; 0: none");
+    "for predictions and its table; if 0, none");
 ABSL_FLAG(int64_t, batch_size, 64,
           "examples per step: of all ranks under strong, of each rank under "
           "weak scaling");
 ABSL_FLAG(int64_t, max_steps, 60, "steps of every run, warm-up included");
 ABSL_FLAG(int64_t, warmup_steps, 10, "steps to skip at the start of every run");
 ABSL_FLAG(int64_t, train_size, 0,
-          "training examples; 0: enough that no run needs a second epoch");
+          "training examples; if 0, enough that no run needs a second epoch");
 ABSL_FLAG(int64_t, threads, 0,
-          "compute threads per rank, equal at all world sizes; 0: cores / "
+          "compute threads per rank, equal at all world sizes; if 0, cores / "
           "largest number of ranks on a host, at least 1");
 ABSL_FLAG(bool, oversubscribe, false,
           "allow more ranks times threads than available cores");
 ABSL_FLAG(uint64_t, seed, 0,
           "seed of the trainers and of the order of the runs");
 ABSL_FLAG(std::string, model, "",
-          "the trainers' --model; empty: their default");
-ABSL_FLAG(std::string, dataset, "",
-          "synthetic, tokens, cifar10, text, ...; empty: the model's synthetic "
-          "one, which needs no files");
+          "the trainers' --model; if empty, their default");
+ABSL_FLAG(
+    std::string, dataset, "",
+    "synthetic, tokens, cifar10, text, ...; if empty, the model's synthetic "
+    "one, which needs no files");
 ABSL_FLAG(std::string, data_dir, "", "folder of the dataset's files");
-ABSL_FLAG(std::string, device, "", "the trainers' --device; empty: auto");
-ABSL_FLAG(std::string, backend, "", "the trainers' --backend; empty: auto");
+ABSL_FLAG(std::string, device, "", "the trainers' --device; if empty, auto");
+ABSL_FLAG(std::string, backend, "", "the trainers' --backend; if empty, auto");
 ABSL_FLAG(std::string, precision, "",
-          "fp32, bf16 or, on a GPU, fp16; empty: fp32");
+          "fp32, bf16 or, on a GPU, fp16; if empty, fp32");
 ABSL_FLAG(std::string, trainer_flags, "",
           "more flags for every trainer, separated by spaces: '--lr=0.01'");
 

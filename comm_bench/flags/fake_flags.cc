@@ -4,7 +4,7 @@
 ABSL_FLAG(std::string, fake_skew_us, "",
           "delays of ranks 0, 1, ... per call: 0,50");
 ABSL_FLAG(int, fake_tail_every, 0,
-          "one call in this number is longer; 0: none");
+          "one call in this number is longer; if 0, none");
 ABSL_FLAG(double, fake_tail_us, 0, "microseconds added to those calls");
 
 namespace rankwise::comm_bench {

@@ -2,7 +2,7 @@
 #include "comm_bench/flags/flags.h"
 #include "records/command_line.h"
 
-ABSL_FLAG(int64_t, iterations, 0, "fixed number; 0: chosen by the binary");
+ABSL_FLAG(int64_t, iterations, 0, "fixed number; if 0, chosen by the binary");
 ABSL_FLAG(std::string, record, "",
           "file to append raw samples to (docs/records.md)");
 

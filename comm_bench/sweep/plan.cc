@@ -203,14 +203,14 @@ absl::Status CheckCaseOfOverlap(const SweepCase& item,
 
 bool SimulatesPeers(const std::string& backend) {
   const BackendKind* const kind = FindBackend(backend);
-  return kind != nullptr && kind->pretends_peers;
+  return kind != nullptr && kind->simulates_peers;
 }
 
 absl::Status CheckRanks(const Job& job) {
   if (!SimulatesPeers(job.backend)) return absl::OkStatus();
-  if (job.world_size > kMostPretendedRanks) {
+  if (job.world_size > kMostSimulatedRanks) {
     return Refuse("--fake_world_size=", job.world_size, ": above the limit of ",
-                  kMostPretendedRanks, ": comm_bench runs every rank of ",
+                  kMostSimulatedRanks, ": comm_bench runs every rank of ",
                   "--backend=", job.backend, " as a thread of this process");
   }
   const int64_t needed = job.world_size * BytesPerRank(job);

@@ -60,7 +60,7 @@ struct Plan {
 
 // Maximum number of ranks as threads of this process: a row with 10,000 takes
 // about 30 s and 2 GB on two cores.
-inline constexpr int kMostPretendedRanks = 10'000;
+inline constexpr int kMostSimulatedRanks = 10'000;
 
 // Whether one process simulates all ranks of this backend (backends.h); false
 // for auto.

@@ -87,7 +87,7 @@ struct Communicator::Parts {
   bool failed = false;
 
   bool has_peers() const {
-    return env.world_size > 1 && !backend->pretends_peers;
+    return env.world_size > 1 && !backend->simulates_peers;
   }
   absl::Status Place();
   absl::Status Meet();
@@ -120,7 +120,7 @@ absl::Status Communicator::Parts::Place() {
 }
 
 absl::Status Communicator::Parts::Meet() {
-  if (backend->pretends_peers) {
+  if (backend->simulates_peers) {
     connection.store = c10::make_intrusive<c10d::HashStore>();
   } else {
     // The store may be silent as long as a collective may take.

@@ -167,7 +167,7 @@ TEST(CommunicatorTest, AloneItNeedsNoLauncher) {
   EXPECT_TRUE((*comm)->Barrier().ok());
 }
 
-TEST(CommunicatorTest, TheFakeBackendPretendsAnyWorld) {
+TEST(CommunicatorTest, TheFakeBackendSimulatesAnyWorldSize) {
   RankEnv env;
   env.rank = 3;
   env.world_size = 1000;

@@ -54,7 +54,7 @@ absl::StatusOr<BackendPtr> ProcessGroups::Make(const BackendKind& kind,
   if (of_all_ranks != carriers_.end()) request.parent = of_all_ranks->second;
   ASSIGN_OR_RETURN(BackendPtr backend, kind.make(request));
   carriers_.emplace_back(&kind, backend);
-  if (config_.comm.check_collectives && !kind.pretends_peers) {
+  if (config_.comm.check_collectives && !kind.simulates_peers) {
     ASSIGN_OR_RETURN(backend, Checked(request, std::move(backend)));
   }
   Monitoring monitoring;

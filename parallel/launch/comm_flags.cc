@@ -32,7 +32,8 @@ ABSL_FLAG(std::string, backend, "auto",
           "otherwise gloo");
 ABSL_FLAG(std::string, device, "auto",
           "auto, cpu, cuda (rank i takes cuda:LOCAL_RANK) or cuda:N");
-ABSL_FLAG(int, threads, 0, "compute threads per rank; 0: cores / local ranks");
+ABSL_FLAG(int, threads, 0,
+          "compute threads per rank; if 0, cores / local ranks");
 ABSL_FLAG(absl::Duration, rendezvous_timeout, absl::Seconds(60),
           "time limit for all ranks to meet at the start");
 ABSL_FLAG(absl::Duration, collective_timeout, absl::Minutes(5),
@@ -206,7 +207,7 @@ absl::StatusOr<CommConfig> CommConfigFromFlags() {
   checks.FileOrNew("file_store", comm.file_store);
   comm.fake = FakeFromFlags(checks);
   const BackendKind* const backend = FindBackend(comm.backend);
-  const bool is_fake = backend != nullptr && backend->pretends_peers;
+  const bool is_fake = backend != nullptr && backend->simulates_peers;
   if (!is_fake) CheckFakeIsMeant(checks);
   if (is_fake && absl::GetFlag(FLAGS_nproc) > 1) {
     checks.Complain(absl::StrCat(

@@ -30,9 +30,9 @@ absl::StatusOr<std::string> AgreeOnRunId(Communicator* comm) {
 void SetHosts(const RunningRank& rank, RunRecord* run) {
   std::vector<int> hosts = {0};
   if (rank.comm != nullptr) hosts = rank.comm->hosts();
-  const bool pretended = rank.comm != nullptr && !rank.comm->has_peers() &&
+  const bool simulated = rank.comm != nullptr && !rank.comm->has_peers() &&
                          rank.env.world_size > 1;
-  if (pretended || hosts.size() != static_cast<size_t>(rank.env.world_size))
+  if (simulated || hosts.size() != static_cast<size_t>(rank.env.world_size))
     return;
   run->host_index = hosts[rank.env.rank];
   run->hosts = 1 + *absl::c_max_element(hosts);

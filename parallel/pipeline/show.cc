@@ -36,11 +36,11 @@ ABSL_FLAG(std::string, schedule, "1f1b",
               " (or zero_bubble_auto:6, which stores at most 6 micro-batches "
               "per rank; default: --pp), or a CSV file in the format of "
               "torch.distributed.pipelining"));
-ABSL_FLAG(int, pp, 0, "ranks of the pipeline; 0: as in the file, else 4");
+ABSL_FLAG(int, pp, 0, "ranks of the pipeline; if 0, as in the file, else 4");
 ABSL_FLAG(int, microbatches, 0,
-          "micro-batches per step; 0: as in the file, else 8");
+          "micro-batches per step; if 0, as in the file, else 8");
 ABSL_FLAG(int, chunks, 0,
-          "stages per rank, for interleaved_1f1b; 0: the schedule's own");
+          "stages per rank, for interleaved_1f1b; if 0, the schedule's own");
 ABSL_FLAG(std::string, costs, "1,1,1",
           "F,I,W: seconds per micro-batch and stage of the forward, the input "
           "gradient and the weight gradient; a whole backward takes I + W. "
@@ -55,7 +55,7 @@ ABSL_FLAG(std::string, trace, "",
           "file to write for ui.perfetto.dev or chrome://tracing");
 ABSL_FLAG(std::string, csv, "", "file to write the schedule to, as CSV");
 ABSL_FLAG(int, width, 0,
-          "columns of the drawing; 0: the terminal's, or 120 without one");
+          "columns of the drawing; if 0, the terminal's, or 120 without one");
 
 namespace rankwise {
 namespace {

@@ -131,7 +131,7 @@ TEST(FakeBackendTest, OneProcessTrainsAsRankZeroOfMany) {
   EXPECT_THAT(run.out, HasSubstr("rank 0 of 8: cpu"));
 }
 
-TEST(FakeBackendTest, PretendedRanksDivideLayersAndTokens) {
+TEST(FakeBackendTest, SimulatedRanksDivideLayersAndTokens) {
   const Finished run = RunTrainer(
       "tensor_parallel",
       {"--backend=fake", "--fake_world_size=4", "--eval=false", "--model=gpt",

@@ -160,9 +160,9 @@ std::vector<BadInput> BadCombinations() {
        {kTwo, "--tp=2", kGpt, "--accumulate=4"},
        "--accumulate=4: hybrid does not take it: it accumulates over its "
        "--microbatches"},
-      {"PretendedRanks",
+      {"SimulatedRanks",
        {kGpt, "--backend=fake", "--eval=false"},
-       "--backend=fake: hybrid does not take it: pretended"},
+       "--backend=fake: hybrid does not take it: simulated"},
       {"UnevenHeadsOfAllRanks",
        {"--nproc=3", kGpt},
        "tp=3: 4 attention heads do not divide among 3 ranks; 1, 2 or 4 do",

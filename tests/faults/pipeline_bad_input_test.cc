@@ -117,10 +117,10 @@ std::vector<BadInput> BadSchedules() {
        "pipeline",
        {"--devices=cpu,cpu,cpu,cpu,cpu"},
        "--devices=cpu,cpu,cpu,cpu,cpu: --split=flops: 5 stages"},
-      {"PretendedRanks",
+      {"SimulatedRanks",
        "pipeline",
        {"--backend=fake", "--eval=false"},
-       "--backend=fake: pipeline does not take it: pretended"},
+       "--backend=fake: pipeline does not take it: simulated"},
   };
 }
 
@@ -159,10 +159,10 @@ std::vector<BadInput> BadModels() {
        "model_parallel",
        {"--devices=left,right"},
        "\"left\" is not a device; write cpu or cuda:N"},
-      {"PretendedDevices",
+      {"SimulatedDevices",
        "model_parallel",
        {"--backend=fake", "--eval=false"},
-       "--backend=fake: model_parallel does not take it: pretended"},
+       "--backend=fake: model_parallel does not take it: simulated"},
       {"DevicesAndProcessesOfModelParallel",
        "model_parallel",
        {kTwo, "--devices=cpu,cpu"},

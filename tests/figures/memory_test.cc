@@ -155,7 +155,7 @@ class ZeroMemoryTest : public ::testing::TestWithParam<int> {
   }
 };
 
-TEST_P(ZeroMemoryTest, OfPretendedRanksIsTheFormulas) {
+TEST_P(ZeroMemoryTest, OfSimulatedRanksIsTheFormulas) {
   int64_t before = 0;
   for (const int ranks : {1, 2, 4, 8}) {
     SCOPED_TRACE(absl::StrCat(ranks, " ranks"));

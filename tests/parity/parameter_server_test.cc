@@ -421,7 +421,7 @@ TEST(ParameterServerTest, RefusesWhatItCannotDo) {
       {{"--backend=nccl"},
        "--backend=nccl: parameter_server does not take it: it ends all ranks"},
       {{"--backend=fake", "--eval=false"},
-       "--backend=fake: parameter_server does not take it: pretended"},
+       "--backend=fake: parameter_server does not take it: simulated"},
       {{"--skip_communication"},
        "--skip_communication: parameter_server does not"},
       {{"--dry_run"},

@@ -4,7 +4,7 @@
 TRAINER_FLAG(
     kLayout, int, shard_ranks, 0,
     "number of ranks that share one sharded copy of the state, such as "
-    "those of a node; the copies are replicas (HSDP). 0: all ranks");
+    "those of a node; the copies are replicas (HSDP). If 0, all ranks");
 TRAINER_FLAG(kSpeed, bool, reduce_every_microbatch, false,
              "with --accumulate and --zero=2 or 3: reduce-scatter the "
              "gradients of each micro-batch instead of their sum, "

@@ -17,13 +17,14 @@ TRAINER_FLAG(
         "the number of ranks), "
         "or the path of a CSV file (docs/pipeline.md)"));
 TRAINER_FLAG(kLayout, int, pp, 0,
-             "ranks per pipeline; 0: all ranks / --dp (hybrid: 1)");
-TRAINER_FLAG(kLayout, int, dp, 0,
-             "replicas of the model, each with its own data; 0: the ranks left "
-             "over by the other axes of the mesh");
+             "ranks per pipeline; if 0, all ranks / --dp (hybrid: 1)");
+TRAINER_FLAG(
+    kLayout, int, dp, 0,
+    "replicas of the model, each with its own data; if 0, the ranks left "
+    "over by the other axes of the mesh");
 TRAINER_FLAG(kBatch, int64_t, microbatches, 8,
              "micro-batches of --batch_size examples per optimizer step and "
              "replica");
 TRAINER_FLAG(kSpeed, int, chunks, 0,
-             "stages per rank; 0: the schedule's default (2 for "
+             "stages per rank; if 0, the schedule's default (2 for "
              "interleaved_1f1b, zbv and dualpipev)");

@@ -14,7 +14,7 @@
 namespace rankwise {
 namespace {
 
-std::unique_ptr<Communicator> Pretended() {
+std::unique_ptr<Communicator> SimulatedRanks() {
   RankEnv env;
   env.world_size = 2;
   CommConfig config;
@@ -23,7 +23,7 @@ std::unique_ptr<Communicator> Pretended() {
 }
 
 TEST(StepTrafficTest, RecordsTheStepsAfterTheWarmUp) {
-  const auto comm = Pretended();
+  const auto comm = SimulatedRanks();
   StepTraffic traffic(comm.get(), /*recorded=*/2, /*traced=*/3);
   at::Tensor tensor = at::ones({5});
   for (int64_t number = 1; number <= 6; ++number) {

@@ -31,7 +31,7 @@ absl::Status CheckFits(const BackendKind& backend, c10::Device device,
     return refuse(" needs a GPU of its own for every rank; ", instead,
                   " on CPUs");
   }
-  if (!backend.serves_cuda && device.is_cuda() && !backend.pretends_peers) {
+  if (!backend.serves_cuda && device.is_cuda() && !backend.simulates_peers) {
     return refuse(" carries CPU tensors only; use device=cpu, or ", instead);
   }
   if (backend.within_machine && env.local_world_size < env.world_size) {
@@ -76,7 +76,7 @@ const std::vector<BackendKind>& Backends() {
        .serves_cpu = true,
        .serves_cuda = true,  // through host memory
        .on_device = false,
-       .pretends_peers = false,
+       .simulates_peers = false,
        .within_machine = false,
        .needs_pmix = false,
        .auto_preference = 1,
@@ -86,7 +86,7 @@ const std::vector<BackendKind>& Backends() {
        .serves_cpu = true,
        .serves_cuda = false,
        .on_device = false,
-       .pretends_peers = false,
+       .simulates_peers = false,
        .within_machine = true,
        .needs_pmix = false,
        .auto_preference = 3,
@@ -96,7 +96,7 @@ const std::vector<BackendKind>& Backends() {
        .serves_cpu = true,
        .serves_cuda = false,
        .on_device = false,
-       .pretends_peers = false,
+       .simulates_peers = false,
        .within_machine = false,
        .needs_pmix = true,
        .auto_preference = 2,  // below shm
@@ -111,7 +111,7 @@ const std::vector<BackendKind>& Backends() {
        .serves_cpu = false,
        .serves_cuda = true,
        .on_device = true,
-       .pretends_peers = false,
+       .simulates_peers = false,
        .within_machine = false,
        .needs_pmix = false,
        .auto_preference = 4,
@@ -121,7 +121,7 @@ const std::vector<BackendKind>& Backends() {
        .serves_cpu = true,
        .serves_cuda = false,
        .on_device = false,
-       .pretends_peers = true,
+       .simulates_peers = true,
        .within_machine = false,
        .needs_pmix = false,
        .auto_preference = 0,

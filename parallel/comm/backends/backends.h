@@ -56,7 +56,7 @@ struct BackendKind {
   // polled, CUDA graphs can capture them, and ranks cannot share a GPU.
   bool on_device;
   // One process simulates all ranks.
-  bool pretends_peers;
+  bool simulates_peers;
   // All ranks of the job must be on one machine.
   bool within_machine;
   // The launcher of the ranks must serve PMIx for them to connect.

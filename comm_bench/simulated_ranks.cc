@@ -28,8 +28,8 @@ namespace rankwise::comm_bench {
 namespace {
 
 // Ranks with simulated communication, which exchange their samples at no cost.
-struct PretendedGroup {
-  PretendedGroup(const FakeBackendConfig& costs, std::vector<int> of)
+struct SimulatedGroup {
+  SimulatedGroup(const FakeBackendConfig& costs, std::vector<int> of)
       : ranks(std::move(of)),
         measured(static_cast<int>(ranks.size()), FakeCostsOf(costs, ranks)),
         free(static_cast<int>(ranks.size()), {}) {}
@@ -67,10 +67,10 @@ absl::Status OnThreads(int ranks,
   return absl::OkStatus();
 }
 
-// One thread of RunPretendedRanks.
-absl::Status RunPretendedRank(const Assignment& assignment,
-                              const PretendedGroup& all,
-                              const PretendedGroup& own, int number) {
+// One thread of RunSimulatedRanks.
+absl::Status RunSimulatedRank(const Assignment& assignment,
+                              const SimulatedGroup& all,
+                              const SimulatedGroup& own, int number) {
   std::optional<VirtualTime> time;
   if (assignment.config.fake_virtual_time) time.emplace();
   const auto place =
@@ -95,7 +95,7 @@ absl::Status RunPretendedRank(const Assignment& assignment,
 
 }  // namespace
 
-absl::Status RunPretendedRanks(const Question& question,
+absl::Status RunSimulatedRanks(const Question& question,
                                const BenchConfig& config,
                                const CommConfig& comm) {
   CatchInterrupts();
@@ -108,9 +108,9 @@ absl::Status RunPretendedRanks(const Question& question,
                    question.plan(config, JobOf(env, run, c10::kCPU)));
   std::vector<int> everybody(env.world_size);
   std::iota(everybody.begin(), everybody.end(), 0);
-  const PretendedGroup all(comm.fake, everybody);
-  std::list<PretendedGroup> groups;
-  std::vector<const PretendedGroup*> group_of(env.world_size, &all);
+  const SimulatedGroup all(comm.fake, everybody);
+  std::list<SimulatedGroup> groups;
+  std::vector<const SimulatedGroup*> group_of(env.world_size, &all);
   for (const std::vector<int>& ranks : plan.groups) {
     groups.emplace_back(comm.fake, ranks);
     for (const int rank : ranks) group_of[rank] = &groups.back();
@@ -119,7 +119,7 @@ absl::Status RunPretendedRanks(const Question& question,
   const Assignment assignment = {question, config, plan, run, environment};
   return OnThreads(env.world_size, [&](int rank) {
     at::set_num_threads(running.threads);
-    return RunPretendedRank(assignment, all, *group_of[rank], rank);
+    return RunSimulatedRank(assignment, all, *group_of[rank], rank);
   });
 }
 
