@@ -181,7 +181,8 @@ void Model::FindDivisions(const LayerContext& context) {
       if (parameter.is_same(entry.value())) divisions_[entry.key()] = division;
     }
     for (const torch::Tensor& parameter : context.partial_gradient_parameters) {
-      if (parameter.is_same(entry.value())) of_own_tokens_.push_back(parameter);
+      if (parameter.is_same(entry.value()))
+        partial_gradient_parameters_.push_back(parameter);
     }
   }
 }

@@ -200,7 +200,7 @@ class Model : public torch::nn::Module {
   }
   // Parameters whose gradients must be summed along tp before use.
   const std::vector<torch::Tensor>& partial_gradient_parameters() const {
-    return of_own_tokens_;
+    return partial_gradient_parameters_;
   }
 
  protected:
@@ -221,7 +221,7 @@ class Model : public torch::nn::Module {
   std::vector<TiedWeight> copies_;
   uint64_t dropout_seed_ = 0;
   std::map<std::string, Division> divisions_;
-  std::vector<torch::Tensor> of_own_tokens_;
+  std::vector<torch::Tensor> partial_gradient_parameters_;
 };
 
 // Returns the seed of the dropout masks of the layer at this position of a

@@ -224,12 +224,12 @@ void PipelineStages::FindSharedWeights() {
          kFirstTieTag + static_cast<int>(i)});
   }
   own_parameters_.resize(stages_.size());
-  of_own_tokens_.resize(stages_.size());
+  partial_gradient_parameters_.resize(stages_.size());
   for (size_t stage = 0; stage < stages_.size(); ++stage) {
     if (stages_[stage] != nullptr) {
       own_parameters_[stage] =
           Without(stages_[stage]->Parameters(), shared_here_);
-      of_own_tokens_[stage] =
+      partial_gradient_parameters_[stage] =
           Among(model_.partial_gradient_parameters(), own_parameters_[stage]);
     }
   }
@@ -276,7 +276,7 @@ void PipelineStages::Connect() {
 
 void PipelineStages::SynchronizeGradients(int stage) {
   const auto index = static_cast<size_t>(stage);
-  SumGradients(of_own_tokens_[index], model_.parallel().tensor);
+  SumGradients(partial_gradient_parameters_[index], model_.parallel().tensor);
   replica_gradients_->Start(own_parameters_[index]);
 }
 

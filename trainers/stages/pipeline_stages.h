@@ -154,9 +154,10 @@ class PipelineStages {
   };
   std::vector<torch::Tensor> shared_here_;
   std::vector<SharedWeight> shared_with_peers_;
-  // By stage, without weights shared within this rank; of_own_tokens_: those
-  // whose gradients are partial sums (Model::partial_gradient_parameters).
-  std::vector<std::vector<torch::Tensor>> own_parameters_, of_own_tokens_;
+  // By stage, without weights shared within this rank.
+  std::vector<std::vector<torch::Tensor>> own_parameters_;
+  // Of these, Model::partial_gradient_parameters.
+  std::vector<std::vector<torch::Tensor>> partial_gradient_parameters_;
   // With a process per rank: own_gradients_, or the engine passed in.
   GradientSync* replica_gradients_ = nullptr;
   std::unique_ptr<GradientSync> own_gradients_;
