@@ -30,7 +30,7 @@ class DdpSetup {
   static absl::StatusOr<std::unique_ptr<DdpSetup>> Create(
       const TrainConfig& config, const Worker& worker, TrainingRun& run);
 
-  // Valid for one step: a step that could not be captured replaces the engine.
+  // Valid for one step: a failed graph capture replaces the engine.
   DataParallelEngine* engine() { return engine_.get(); }
 
   // Adds --cuda_graph and --check_divergence_every to `step`. Call after the

@@ -112,8 +112,8 @@ class DataParallelEngine {
   // synchronised backward; 0 after a backward without sync and while the step
   // is being captured into a graph. On a CPU, measured from the last bucket's
   // launch to the end of backward. On CUDA, measured by events from the end of
-  // backward's own work to the arrival of the reduced gradients: call Wait only
-  // where the host may block.
+  // backward's own work to the arrival of the reduced gradients: call
+  // PendingDuration::Wait only where the host may block.
   virtual PendingDuration TakeExposedComm() = 0;
 
   // Returns the order in which gradients are summed if it changes between
