@@ -104,8 +104,9 @@ class DistributedDataParallel : public DataParallelEngine {
   }
 
   // Returns the bytes of each gradient bucket, in launch order. There is one
-  // bucket before the first step; PyTorch then rebuilds the buckets in the
-  // order in which gradients arrive.
+  // bucket before the first step, from whose gradients PyTorch then builds the
+  // buckets in order of arrival. With find_unused_parameters and without
+  // static_graph, buckets follow the reverse order of registration throughout.
   std::vector<int64_t> bucket_bytes() const;
 
   // Returns the gradients of each bucket in order, "2,1;0", as indices into the
