@@ -41,7 +41,7 @@ TRAINER_FLAG(kLosses, std::string, outer, "average",
              "elastic: servers and workers move towards each other (EASGD)");
 TRAINER_FLAG(
     kLosses, double, outer_lr, 0,
-    "learning rate of --outer; if 0, 1 for average, 0.7 for nesterov, 0.9 "
+    "learning rate of --outer; 0 uses 1 for average, 0.7 for nesterov, 0.9 "
     "for elastic");
 TRAINER_FLAG(kLosses, double, outer_momentum, 0.9,
              "momentum of --outer=nesterov");

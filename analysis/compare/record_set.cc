@@ -97,10 +97,10 @@ Identity CallFlags(const RunRecord& run) {
   Identity flags;
   for (const auto& [name, value] : run.flags) {
     if (value.empty() || value == "0" || value == "false") continue;
-    const bool simulates =
+    const bool fake_setting =
         absl::StartsWith(name, "fake_") && name != "fake_world_size";
     const bool along = name == "axis";
-    if (simulates || along || kept.count(name) > 0) flags[name] = value;
+    if (fake_setting || along || kept.count(name) > 0) flags[name] = value;
   }
   return flags;
 }

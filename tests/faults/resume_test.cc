@@ -85,8 +85,8 @@ TEST(ResumeTest, AKilledRankIsNamedTheOthersEndAndTheRunGoesOn) {
   const SteadyTime killed = SteadyNow();
   ASSERT_EQ(kill(ranks[1], SIGKILL), 0);
   EXPECT_GT(run->Wait(absl::Seconds(20)), 0);
-  std::printf("ended %.2f s after the fault\n",
-              absl::ToDoubleSeconds(ElapsedSince(killed)));
+  EXPECT_LT(ElapsedSince(killed),
+            absl::Seconds(6));  // 5 s, plus a loaded machine's delay
   EXPECT_TRUE(AllGone(ranks));
   EXPECT_THAT(run->Stderr(), ContainsRegex("rank 1.*(SIGKILL|signal 9)"));
 

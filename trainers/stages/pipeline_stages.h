@@ -156,7 +156,7 @@ class PipelineStages {
   std::vector<SharedWeight> shared_with_peers_;
   // By stage, without weights shared within this rank.
   std::vector<std::vector<torch::Tensor>> own_parameters_;
-  // Of these, Model::partial_gradient_parameters.
+  // The subset of own_parameters_ in Model::partial_gradient_parameters.
   std::vector<std::vector<torch::Tensor>> partial_gradient_parameters_;
   // With a process per rank: own_gradients_, or the engine passed in.
   GradientSync* replica_gradients_ = nullptr;
