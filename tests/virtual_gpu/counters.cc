@@ -8,9 +8,14 @@
 namespace rankwise::virtual_gpu {
 namespace {
 
+const char* CountsPath() {
+  static const char* const path = std::getenv("RANKWISE_VIRTUAL_GPU_COUNTS");
+  return path;
+}
+
 struct WriteAtExit {
   ~WriteAtExit() {
-    const char* const path = std::getenv("RANKWISE_VIRTUAL_GPU_COUNTS");
+    const char* const path = CountsPath();
     if (path == nullptr) return;
     std::FILE* const file = std::fopen(path, "a");
     if (file == nullptr) return;
@@ -33,5 +38,7 @@ Counters& Counts() {
   static Counters& counters = *new Counters;
   return counters;
 }
+
+bool WritesCounts() { return CountsPath() != nullptr; }
 
 }  // namespace rankwise::virtual_gpu

@@ -19,6 +19,9 @@ struct Counters {
 
 Counters& Counts();
 
+// Whether the counts are written at process exit.
+bool WritesCounts();
+
 }  // namespace rankwise::virtual_gpu
 
 #endif  // RANKWISE_TESTS_VIRTUAL_GPU_COUNTERS_H_

@@ -95,8 +95,8 @@ bool MayBeSeenOver(const State& state, const Stream& stream, uint64_t operation,
                    double submitted_at) {
   constexpr double kSlowSeconds = 0.05;
   if (stream.done < operation) return false;
-  return state.host[stream.number] >= operation ||
-         HostSeconds() - submitted_at > kSlowSeconds;
+  if (state.host[stream.number] >= operation) return true;
+  return !WritesCounts() && HostSeconds() - submitted_at > kSlowSeconds;
 }
 
 void HostKnows(State& state, const Clock& clock) {

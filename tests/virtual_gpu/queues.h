@@ -111,7 +111,8 @@ Operation Named(const char* name);
 
 bool IsOver(const Place& place);
 // Whether a query reports the operation as complete. Delays this for work that
-// the host has not waited for, like a slow device.
+// the host has not waited for, like a slow device; while counts are written,
+// until the host waits, so that the counts do not depend on time.
 bool MayBeSeenOver(const State& state, const Stream& stream, uint64_t operation,
                    double submitted_at);
 // Counts a wait of the host, unless it already knows that the operation is
