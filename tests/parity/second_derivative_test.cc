@@ -104,9 +104,10 @@ std::vector<Case> Cases() {
       {"SelfAttention",
        {1, 4, 3 * 8},
        [](const Tensor& x, const Group&) {
-         return SelfAttention(x, /*heads=*/1, /*causal=*/true);
+         return SelfAttention(x, /*heads=*/1, /*kv_heads=*/1, /*causal=*/true);
        },
-       HasSelfAttention(at::ones({1, 4, 3 * 8}), /*heads=*/1)},
+       HasSelfAttention(at::ones({1, 4, 3 * 8}), /*heads=*/1,
+                        /*kv_heads=*/1)},
       {"ReluMaxPool",
        {1, 2, 4, 4},
        [](const Tensor& x, const Group&) { return ReluMaxPool(x); }},

@@ -33,22 +33,26 @@ int64_t RoundUp(int64_t value, int64_t multiple) {
 }
 
 struct Shape {
-  Shape(const torch::Tensor& qkv, int64_t number_of_heads, bool is_causal)
+  Shape(const torch::Tensor& qkv, int64_t number_of_heads,
+        int64_t number_of_kv_heads, bool is_causal)
       : examples(qkv.size(0)),
         tokens(qkv.size(1)),
         heads(number_of_heads),
-        features(qkv.size(2) / (3 * number_of_heads)),
+        kv_heads(number_of_kv_heads),
+        features(qkv.size(2) / (heads + 2 * kv_heads)),
         causal(is_causal) {}
 
-  int64_t all_heads() const { return examples * heads; }
+  // Query heads of a key-value head.
+  int64_t group() const { return heads / kv_heads; }
   int64_t out_width() const { return heads * features; }
+  int64_t qkv_width() const { return (heads + 2 * kv_heads) * features; }
   int64_t tile_rows() const {
     return std::clamp(RoundUp(tokens / kTilesOfSequence, kFewestTileRows),
                       kFewestTileRows, kMostTileRows);
   }
   float scale() const { return 1.0f / std::sqrt(static_cast<float>(features)); }
 
-  const int64_t examples, tokens, heads;
+  const int64_t examples, tokens, heads, kv_heads;
   const int64_t features;  // of a head
   const bool causal;
 };
@@ -163,18 +167,19 @@ Right<Bf16Bits> TransposedAsRight(int64_t rows, int64_t columns,
   return {memory.data, 2 * rows};
 }
 
-// One head's queries, keys and values, or their gradients, in [B, tokens, 3 *
-// heads * features]. `head` counts the heads of all examples.
+// The queries of one head and the keys and values of its group, or their
+// gradients, in [B, tokens, (heads + 2 * kv_heads) * features]. `head` counts
+// the query heads of all examples.
 template <typename T>
 struct Qkv {
   Qkv(const torch::Tensor& x, const Shape& shape, int64_t head) {
-    const int64_t width = shape.out_width();
-    T* const first = Values<T>(x) +
-                     head / shape.heads * shape.tokens * 3 * width +
-                     head % shape.heads * shape.features;
-    q = {first, 3 * width};
-    k = {first + width, 3 * width};
-    v = {first + 2 * width, 3 * width};
+    const int64_t width = shape.qkv_width();
+    T* const first = Values<T>(x) + head / shape.heads * shape.tokens * width;
+    const int64_t query_head = head % shape.heads;
+    const int64_t key_head = shape.heads + query_head / shape.group();
+    q = {first + query_head * shape.features, width};
+    k = {first + key_head * shape.features, width};
+    v = {first + (key_head + shape.kv_heads) * shape.features, width};
   }
 
   Matrix<T> q = {}, k = {}, v = {};
@@ -225,47 +230,55 @@ class Scratch {
 };
 
 template <typename T>
-class HeadForward {
+class GroupForward {
  public:
-  explicit HeadForward(const Shape& shape)
+  explicit GroupForward(const Shape& shape)
       : shape_(shape),
         scratch_(shape),
-        keys_(scratch_.OfTokens()),
-        values_(scratch_.OfTokens()),
+        scratch_keys_(scratch_.OfTokens()),
+        scratch_values_(scratch_.OfTokens()),
         scores_(scratch_.template Tile<float>()),
         weights_(scratch_.template Tile<T>()),
         wide_(scratch_.WideTokens()) {}
 
+  // Prepares the keys and values of a group.
+  void Start(const Qkv<T>& in) {
+    keys_ =
+        TransposedAsRight(shape_.tokens, shape_.features, in.k, scratch_keys_);
+    values_ = AsRight(shape_.tokens, shape_.features, in.v, scratch_values_);
+  }
+
+  // Runs one head of the group.
   void Run(const Qkv<T>& in, const Matrix<T>& out, float* log_sum_exps) {
     const int64_t tokens = shape_.tokens, features = shape_.features;
-    const Right<T> keys = TransposedAsRight(tokens, features, in.k, keys_);
-    const Right<T> values = AsRight(tokens, features, in.v, values_);
     for (int64_t row = 0; row < tokens; row += shape_.tile_rows()) {
       const int64_t rows = std::min(shape_.tile_rows(), tokens - row);
       const int64_t seen = shape_.causal ? row + rows : tokens;
       const int64_t padded = RoundUp(seen, kRowsAtOnce<T>);
-      Product({rows, seen, features}, in.q.From(row), keys, scores_);
+      Product({rows, seen, features}, in.q.From(row), keys_, scores_);
       BestLoops<T>().softmax(
           {rows, seen, scores_.stride, padded, weights_.stride, shape_.scale()},
           shape_.causal ? row + 1 : tokens, shape_.causal ? 1 : 0, scores_.data,
           weights_.data, log_sum_exps + row);
-      Product({rows, features, padded}, weights_, values, out.From(row), wide_);
+      Product({rows, features, padded}, weights_, values_, out.From(row),
+              wide_);
     }
   }
 
  private:
   const Shape shape_;
   Scratch<T> scratch_;
-  const Matrix<T> keys_, values_;  // as right sides
+  const Matrix<T> scratch_keys_, scratch_values_;
+  Right<T> keys_ = {}, values_ = {};
   const Matrix<float> scores_;
   const Matrix<T> weights_;
   const Matrix<float> wide_;
 };
 
 template <typename T>
-class HeadBackward {
+class GroupBackward {
  public:
-  explicit HeadBackward(const Shape& shape)
+  explicit GroupBackward(const Shape& shape)
       : shape_(shape),
         scratch_(shape),
         queries_(scratch_.OfTokens()),
@@ -279,11 +292,25 @@ class HeadBackward {
         weights_(scratch_.template Tile<T>()),
         score_gradients_(scratch_.template Tile<T>()),
         score_gradient_pairs_(scratch_.template Tile<T>()),
-        wide_(scratch_.WideTokens()),
+        wide_queries_(scratch_.WideTokens()),
+        wide_keys_(scratch_.WideTokens()),
+        wide_values_(scratch_.WideTokens()),
         dots_(scratch_.Row()) {}
 
+  // Prepares the keys of a group, whose heads' gradients are summed.
+  void Start(const Qkv<T>& in) {
+    Transpose<T>(shape_.tokens, shape_.features, in.k, keys_t_);
+    for (int64_t i = 0; i < shape_.features; ++i) {
+      std::fill(keys_t_.data + i * keys_t_.stride + shape_.tokens,
+                keys_t_.data + (i + 1) * keys_t_.stride, T{0});
+    }
+    add_ = false;
+  }
+
+  // Computes the gradient of one head's queries, and adds the head's share of
+  // its group's gradients.
   void Run(const Qkv<T>& in, const Matrix<T>& out, const float* log_sum_exps,
-           const Matrix<T>& gradient, const Qkv<T>& gradients) {
+           const Matrix<T>& gradient, const Matrix<T>& query_gradients) {
     const int64_t tokens = shape_.tokens, features = shape_.features;
     BestLoops<T>().row_dots(gradient.data, gradient.stride, out.data,
                             out.stride, tokens, features, dots_);
@@ -292,10 +319,16 @@ class HeadBackward {
         TransposedAsRight(tokens, features, in.q, queries_t_),
         AsRight(tokens, features, gradient, gradients_),
         TransposedAsRight(tokens, features, gradient, gradients_t_)};
-    TransposeKeys(in.k);
     for (int64_t key = 0; key < tokens; key += shape_.tile_rows())
-      RunTile(in, key, log_sum_exps, rights, gradients);
-    StoreQueryGradients(gradients.q);
+      RunTile(in, key, log_sum_exps, rights);
+    add_ = true;
+    Transpose<float>(features, tokens, query_gradients_t_, wide_queries_);
+    StoreRows(wide_queries_, query_gradients);
+  }
+
+  void Finish(const Qkv<T>& gradients) const {
+    StoreRows(wide_keys_, gradients.k);
+    StoreRows(wide_values_, gradients.v);
   }
 
  private:
@@ -303,19 +336,11 @@ class HeadBackward {
     Right<T> queries, queries_t, gradients, gradients_t;
   };
 
-  void TransposeKeys(const Matrix<const T>& keys) {
-    Transpose(shape_.tokens, shape_.features, keys, keys_t_);
-    for (int64_t i = 0; i < shape_.features; ++i) {
-      std::fill(keys_t_.data + i * keys_t_.stride + shape_.tokens,
-                keys_t_.data + (i + 1) * keys_t_.stride, T{0});
-    }
-  }
-
   // Computes the gradients for the tile of keys that begins at `key`. Scores
   // and weights are [keys, queries], for queries that see the first of the
   // keys.
   void RunTile(const Qkv<T>& in, int64_t key, const float* log_sum_exps,
-               const Rights& rights, const Qkv<T>& gradients) {
+               const Rights& rights) {
     const int64_t features = shape_.features;
     const int64_t keys = std::min(shape_.tile_rows(), shape_.tokens - key);
     const int64_t query = shape_.causal ? key : 0;
@@ -332,18 +357,17 @@ class HeadBackward {
                                     log_sum_exps + query, dots_ + query,
                                     weights_.data, score_gradients_.data);
     Product({keys, features, padded}, weights_, rights.gradients.FromRow(query),
-            gradients.v.From(key), wide_);
+            wide_values_.From(key), add_);
     Product({keys, features, padded}, score_gradients_,
-            rights.queries.FromRow(query), gradients.k.From(key), wide_);
+            rights.queries.FromRow(query), wide_keys_.From(key), add_);
     Product({features, queries, RoundUp(keys, kRowsAtOnce<T>)},
             keys_t_.From(0, key),
             AsRight(keys, queries, score_gradients_, score_gradient_pairs_),
             query_gradients_t_.From(0, query), /*add=*/key > 0);
   }
 
-  void StoreQueryGradients(const Matrix<T>& to) {
-    Transpose<float>(shape_.features, shape_.tokens, query_gradients_t_, wide_);
-    BestLoops<T>().copy_rows(wide_.data, wide_.stride, shape_.tokens,
+  void StoreRows(const Matrix<float>& from, const Matrix<T>& to) const {
+    BestLoops<T>().copy_rows(from.data, from.stride, shape_.tokens,
                              shape_.features, to.data, to.stride);
   }
 
@@ -354,19 +378,20 @@ class HeadBackward {
   const Matrix<float> query_gradients_t_;
   const Matrix<float> scores_, weight_gradients_;
   const Matrix<T> weights_, score_gradients_, score_gradient_pairs_;
-  const Matrix<float> wide_;
+  const Matrix<float> wide_queries_, wide_keys_, wide_values_;
   float* const dots_;
+  bool add_ = false;  // to the gradients of the group's earlier heads
 };
 
-// Runs all heads, divided among the threads.
-template <typename Head>
-void ForEachHead(const Shape& shape,
-                 const std::function<void(Head& work, int64_t head)>& run) {
-  at::parallel_for(0, shape.all_heads(), /*grain_size=*/1,
+// Calls `run` with the first head of each group, divided among the threads.
+template <typename Work>
+void ForEachGroup(const Shape& shape,
+                  const std::function<void(Work& work, int64_t first)>& run) {
+  at::parallel_for(0, shape.examples * shape.kv_heads, /*grain_size=*/1,
                    [&](int64_t begin, int64_t end) {
-                     Head work(shape);
-                     for (int64_t head = begin; head < end; ++head)
-                       run(work, head);
+                     Work work(shape);
+                     for (int64_t group = begin; group < end; ++group)
+                       run(work, group * shape.group());
                      at::native::cpublas::brgemm_release();
                    });
 }
@@ -374,21 +399,31 @@ void ForEachHead(const Shape& shape,
 template <typename T>
 void Forward(const torch::Tensor& qkv, const Shape& shape,
              const torch::Tensor& out, const torch::Tensor& log_sum_exps) {
-  ForEachHead<HeadForward<T>>(shape, [&](HeadForward<T>& work, int64_t head) {
-    work.Run({qkv, shape, head}, HeadOf<T>(out, shape, head),
-             Values<float>(log_sum_exps) + head * shape.tokens);
-  });
+  const auto run = [&](GroupForward<T>& work, int64_t first) {
+    work.Start({qkv, shape, first});
+    for (int64_t head = first; head < first + shape.group(); ++head) {
+      work.Run({qkv, shape, head}, HeadOf<T>(out, shape, head),
+               Values<float>(log_sum_exps) + head * shape.tokens);
+    }
+  };
+  ForEachGroup<GroupForward<T>>(shape, run);
 }
 
 template <typename T>
 void Backward(const torch::Tensor& qkv, const Shape& shape,
               const torch::Tensor& out, const torch::Tensor& log_sum_exps,
               const torch::Tensor& gradient, const torch::Tensor& gradients) {
-  ForEachHead<HeadBackward<T>>(shape, [&](HeadBackward<T>& work, int64_t head) {
-    work.Run({qkv, shape, head}, HeadOf<T>(out, shape, head),
-             Values<float>(log_sum_exps) + head * shape.tokens,
-             HeadOf<T>(gradient, shape, head), {gradients, shape, head});
-  });
+  const auto run = [&](GroupBackward<T>& work, int64_t first) {
+    work.Start({qkv, shape, first});
+    for (int64_t head = first; head < first + shape.group(); ++head) {
+      work.Run({qkv, shape, head}, HeadOf<T>(out, shape, head),
+               Values<float>(log_sum_exps) + head * shape.tokens,
+               HeadOf<T>(gradient, shape, head),
+               Qkv<T>(gradients, shape, head).q);
+    }
+    work.Finish({gradients, shape, first});
+  };
+  ForEachGroup<GroupBackward<T>>(shape, run);
 }
 
 class AttentionFunction : public OnceDifferentiable<AttentionFunction> {
@@ -396,12 +431,13 @@ class AttentionFunction : public OnceDifferentiable<AttentionFunction> {
   static constexpr char kName[] = "SelfAttention";
 
   static torch::Tensor forward(AutogradContext* ctx, const torch::Tensor& qkv,
-                               int64_t heads, bool causal) {
-    const Shape shape(qkv, heads, causal);
+                               int64_t heads, int64_t kv_heads, bool causal) {
+    const Shape shape(qkv, heads, kv_heads, causal);
     const torch::Tensor out = at::empty(
         {shape.examples, shape.tokens, shape.out_width()}, qkv.options());
-    const torch::Tensor log_sum_exps = at::empty(
-        {shape.all_heads(), shape.tokens}, qkv.options().dtype(at::kFloat));
+    const torch::Tensor log_sum_exps =
+        at::empty({shape.examples * heads, shape.tokens},
+                  qkv.options().dtype(at::kFloat));
     if (qkv.scalar_type() == at::kFloat) {
       Forward<float>(qkv, shape, out, log_sum_exps);
     } else {
@@ -409,6 +445,7 @@ class AttentionFunction : public OnceDifferentiable<AttentionFunction> {
     }
     ctx->save_for_backward({qkv, out, log_sum_exps});
     ctx->saved_data["heads"] = heads;
+    ctx->saved_data["kv_heads"] = kv_heads;
     ctx->saved_data["causal"] = causal;
     return out;
   }
@@ -418,6 +455,7 @@ class AttentionFunction : public OnceDifferentiable<AttentionFunction> {
     const variable_list saved = ctx->get_saved_variables();
     const torch::Tensor &qkv = saved[0], &out = saved[1], &sums = saved[2];
     const Shape shape(qkv, ctx->saved_data["heads"].toInt(),
+                      ctx->saved_data["kv_heads"].toInt(),
                       ctx->saved_data["causal"].toBool());
     const torch::Tensor gradient =
         gradients[0].to(qkv.scalar_type()).contiguous();
@@ -427,7 +465,7 @@ class AttentionFunction : public OnceDifferentiable<AttentionFunction> {
     } else {
       Backward<Bf16Bits>(qkv, shape, out, sums, gradient, qkv_gradients);
     }
-    return {qkv_gradients, {}, {}};
+    return {qkv_gradients, {}, {}, {}};
   }
 };
 
@@ -462,16 +500,18 @@ bool HasProductsOf(at::ScalarType type) {
 
 }  // namespace
 
-bool HasSelfAttention(const torch::Tensor& qkv, int64_t heads) {
+bool HasSelfAttention(const torch::Tensor& qkv, int64_t heads,
+                      int64_t kv_heads) {
   return qkv.is_cpu() && qkv.is_contiguous() && qkv.dim() == 3 &&
-         qkv.size(2) % (3 * heads * 2) == 0 &&
+         heads % kv_heads == 0 &&
+         qkv.size(2) % ((heads + 2 * kv_heads) * 2) == 0 &&
          AutocastType(qkv) == qkv.scalar_type() &&
          HasProductsOf(qkv.scalar_type());
 }
 
 torch::Tensor SelfAttention(const torch::Tensor& qkv, int64_t heads,
-                            bool causal) {
-  return AttentionFunction::apply(qkv, heads, causal);
+                            int64_t kv_heads, bool causal) {
+  return AttentionFunction::apply(qkv, heads, kv_heads, causal);
 }
 
 }  // namespace rankwise

@@ -1,11 +1,11 @@
 // Compares these layers with ATen's functions, forward and backward together;
 // the first layer of SimpleCNN separately, forward (0) or backward (1).
 //   bazel run //trainers/layers:layers_benchmark
-// Arguments: bf16 (0 or 1), then for attention examples, tokens, heads and
-// features of a head, for GELU rows and features, for SimpleCNN's layer the
-// direction. One thread; two for SimpleCNN's layer. For linear layers under
-// autocast to bf16: threads, rows, inputs and outputs, with weights that are
-// not in the caches.
+// Arguments: bf16 (0 or 1), then for attention examples, tokens, heads,
+// key-value heads and features of a head, for GELU rows and features, for
+// SimpleCNN's layer the direction. One thread; two for SimpleCNN's layer. For
+// linear layers under autocast to bf16: threads, rows, inputs and outputs, with
+// weights that are not in the caches.
 #include <cstdint>
 #include <vector>
 
@@ -37,24 +37,29 @@ void Train(benchmark::State& state, at::IntArrayRef input,
 
 template <typename Layer>
 void TrainAttention(benchmark::State& state, const Layer& layer) {
-  const int64_t width = state.range(3) * state.range(4);
-  Train(state, {state.range(1), state.range(2), 3 * width},
-        {state.range(1), state.range(2), width}, layer);
+  const int64_t heads = state.range(3), kv_heads = state.range(4),
+                features = state.range(5);
+  Train(state,
+        {state.range(1), state.range(2), (heads + 2 * kv_heads) * features},
+        {state.range(1), state.range(2), heads * features}, layer);
 }
 
 void BM_SelfAttention(benchmark::State& state) {
   TrainAttention(state, [&](const at::Tensor& x) {
-    return SelfAttention(x, state.range(3), /*causal=*/true);
+    return SelfAttention(x, state.range(3), state.range(4), /*causal=*/true);
   });
 }
 
 void BM_AtenAttention(benchmark::State& state) {
   TrainAttention(state, [&](const at::Tensor& x) {
-    const at::Tensor qkv =
-        x.view({x.size(0), x.size(1), 3, state.range(3), state.range(4)})
-            .permute({2, 0, 3, 1, 4});
+    const int64_t heads = state.range(3), kv_heads = state.range(4);
+    const std::vector<at::Tensor> qkv =
+        x.unflatten(-1, {-1, state.range(5)})
+            .transpose(1, 2)
+            .split_with_sizes({heads, kv_heads, kv_heads}, 1);
     return at::scaled_dot_product_attention(qkv[0], qkv[1], qkv[2], {}, 0,
-                                            /*is_causal=*/true)
+                                            /*is_causal=*/true, {},
+                                            /*enable_gqa=*/heads != kv_heads)
         .transpose(1, 2)
         .flatten(2);
   });
@@ -129,9 +134,10 @@ void BM_ConvReluMaxPool(benchmark::State& state) {
 void AttentionSizes(benchmark::internal::Benchmark* measured) {
   measured->Unit(benchmark::kMillisecond);
   for (const int64_t bf16 : {0, 1}) {
-    measured->Args({bf16, 8, 128, 4, 32});
-    measured->Args({bf16, 8, 256, 6, 64});
-    measured->Args({bf16, 2, 1024, 12, 64});
+    measured->Args({bf16, 8, 128, 4, 4, 32});
+    measured->Args({bf16, 8, 256, 6, 6, 64});
+    measured->Args({bf16, 8, 256, 6, 2, 64});
+    measured->Args({bf16, 2, 1024, 12, 12, 64});
   }
 }
 

@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <vector>
 
 #include "trainers/layers/attention.h"
 #include "trainers/layers/gelu.h"
@@ -51,32 +52,38 @@ void ExpectAsExactAsAten(const Layer& ours, const Layer& aten,
 }
 
 struct Case {
-  int64_t examples, tokens, heads, features;
+  int64_t examples, tokens, heads, kv_heads, features;
   bool causal;
+
+  int64_t qkv_width() const { return (heads + 2 * kv_heads) * features; }
 };
 
 torch::Tensor AtensAttention(const torch::Tensor& qkv, const Case& shape) {
-  const torch::Tensor of_heads =
-      qkv.view({shape.examples, shape.tokens, 3, shape.heads, shape.features})
-          .permute({2, 0, 3, 1, 4});
-  return at::scaled_dot_product_attention(of_heads[0], of_heads[1], of_heads[2],
-                                          /*attn_mask=*/{}, /*dropout_p=*/0,
-                                          shape.causal)
+  const std::vector<torch::Tensor> parts =
+      qkv.unflatten(-1, {-1, shape.features})
+          .transpose(1, 2)
+          .split_with_sizes({shape.heads, shape.kv_heads, shape.kv_heads}, 1);
+  const int64_t group = shape.heads / shape.kv_heads;
+  return at::scaled_dot_product_attention(
+             parts[0], parts[1].repeat_interleave(group, 1),
+             parts[2].repeat_interleave(group, 1),
+             /*attn_mask=*/{}, /*dropout_p=*/0, shape.causal)
       .transpose(1, 2)
       .flatten(2);
 }
 
 torch::Tensor SomeQkv(const Case& shape) {
-  return 1.5 * at::randn({shape.examples, shape.tokens,
-                          3 * shape.heads * shape.features});
+  return 1.5 * at::randn({shape.examples, shape.tokens, shape.qkv_width()});
 }
 
 TEST(SelfAttentionTest, IsAsExactAsAtens) {
   at::manual_seed(1);
-  const Case cases[] = {
-      {2, 128, 4, 32, true}, {2, 128, 4, 32, false}, {3, 65, 2, 32, false},
-      {1, 31, 3, 16, true},  {2, 1, 1, 8, true},     {1, 33, 2, 6, true},
-      {1, 300, 1, 64, true}, {1, 300, 1, 64, false}, {1, 97, 1, 20, true}};
+  const Case cases[] = {{2, 128, 4, 4, 32, true}, {2, 128, 4, 4, 32, false},
+                        {3, 65, 2, 2, 32, false}, {1, 31, 3, 3, 16, true},
+                        {2, 1, 1, 1, 8, true},    {1, 33, 2, 2, 6, true},
+                        {1, 300, 1, 1, 64, true}, {1, 300, 1, 1, 64, false},
+                        {1, 97, 1, 1, 20, true},  {2, 65, 6, 2, 16, true},
+                        {2, 65, 6, 1, 16, false}, {3, 300, 4, 2, 32, true}};
   for (const Case& shape : cases) {
     SCOPED_TRACE(shape.tokens);
     const torch::Tensor qkv = SomeQkv(shape);
@@ -84,10 +91,11 @@ TEST(SelfAttentionTest, IsAsExactAsAtens) {
         at::randn({shape.examples, shape.tokens, shape.heads * shape.features});
     for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
       // A CPU without such products has nothing to test.
-      if (!HasSelfAttention(qkv.to(type), shape.heads)) continue;
+      if (!HasSelfAttention(qkv.to(type), shape.heads, shape.kv_heads))
+        continue;
       ExpectAsExactAsAten(
           [&](const torch::Tensor& x) {
-            return SelfAttention(x, shape.heads, shape.causal);
+            return SelfAttention(x, shape.heads, shape.kv_heads, shape.causal);
           },
           [&](const torch::Tensor& x) { return AtensAttention(x, shape); }, qkv,
           gradient, type, type == at::kFloat ? 1e-6 : 1e-3);
@@ -98,14 +106,14 @@ TEST(SelfAttentionTest, IsAsExactAsAtens) {
 TEST(SelfAttentionTest, HasTheSameBitsOnAnyNumberOfThreads) {
   const int threads = at::get_num_threads();
   for (const int64_t tokens : {40, 65}) {
-    const Case shape = {2, tokens, 3, 16, true};
+    const Case shape = {2, tokens, 6, 3, 16, true};
     const torch::Tensor qkv = SomeQkv(shape);
-    const torch::Tensor gradient = at::randn({2, tokens, 48});
+    const torch::Tensor gradient = at::randn({2, tokens, 96});
     const Layer attend = [&](const torch::Tensor& x) {
-      return SelfAttention(x, shape.heads, shape.causal);
+      return SelfAttention(x, shape.heads, shape.kv_heads, shape.causal);
     };
     for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
-      if (!HasSelfAttention(qkv.to(type), shape.heads))
+      if (!HasSelfAttention(qkv.to(type), shape.heads, shape.kv_heads))
         GTEST_SKIP() << "no such products";
       at::set_num_threads(1);
       const Passes one = Train(attend, qkv, gradient, type);
@@ -119,13 +127,14 @@ TEST(SelfAttentionTest, HasTheSameBitsOnAnyNumberOfThreads) {
 }
 
 TEST(SelfAttentionTest, LeavesToAtenWhatItCannotDo) {
-  EXPECT_FALSE(HasSelfAttention(at::randn({2, 4, 24}).to(at::kDouble), 2));
-  EXPECT_FALSE(HasSelfAttention(at::randn({2, 4, 24}).to(at::kHalf), 2));
-  EXPECT_FALSE(HasSelfAttention(at::randn({4, 2, 24}).transpose(0, 1), 2));
-  EXPECT_FALSE(HasSelfAttention(at::randn({2, 4, 18}), 2));  // 3 features
+  EXPECT_FALSE(HasSelfAttention(at::randn({2, 4, 24}).to(at::kDouble), 2, 2));
+  EXPECT_FALSE(HasSelfAttention(at::randn({2, 4, 24}).to(at::kHalf), 2, 2));
+  EXPECT_FALSE(HasSelfAttention(at::randn({4, 2, 24}).transpose(0, 1), 2, 2));
+  EXPECT_FALSE(HasSelfAttention(at::randn({2, 4, 18}), 2, 2));  // 3 features
+  EXPECT_FALSE(HasSelfAttention(at::randn({2, 4, 28}), 3, 2));
   at::autocast::set_autocast_dtype(at::kCPU, at::kBFloat16);
   at::autocast::set_autocast_enabled(at::kCPU, true);
-  EXPECT_FALSE(HasSelfAttention(at::randn({2, 4, 24}), 2));
+  EXPECT_FALSE(HasSelfAttention(at::randn({2, 4, 24}), 2, 2));
   at::autocast::set_autocast_enabled(at::kCPU, false);
 }
 

@@ -84,8 +84,8 @@ class Attention : public torch::nn::Module {
     const int64_t heads = config_.heads / parallel_.tensor.size();
     const double dropout = is_training() ? config_.dropout : 0.0;
     if (dropout == 0 && parallel_.context.size() == 1 &&
-        HasSelfAttention(rows, heads)) {
-      return SelfAttention(rows, heads, config_.sequence.causal);
+        HasSelfAttention(rows, heads, heads)) {
+      return SelfAttention(rows, heads, heads, config_.sequence.causal);
     }
     // [3, B, heads, tokens, features / heads]
     const torch::Tensor qkv =
