@@ -14,11 +14,13 @@
 #include "ATen/ops/logaddexp.h"
 #include "ATen/ops/matmul.h"
 #include "ATen/ops/ones.h"
+#include "ATen/ops/scaled_dot_product_attention.h"
 #include "ATen/ops/sigmoid.h"
 
 namespace rankwise {
 namespace {
 
+// Of kernels that read a key and value head for each of its query heads.
 bool RunsFlash(const torch::Tensor& q) {
   constexpr int64_t kMultiple = 8, kMost = 256;
   if (q.is_cpu()) return true;
@@ -33,6 +35,21 @@ torch::ScalarType SumType(const torch::Tensor& x) {
 
 double Scale(const torch::Tensor& q) {
   return 1 / std::sqrt(static_cast<double>(q.size(3)));
+}
+
+// Returns x [B, kv_heads, keys, features] with each head repeated for its query
+// heads, [B, heads, keys, features].
+torch::Tensor RepeatHeads(const torch::Tensor& x, int64_t heads) {
+  return x.unsqueeze(2)
+      .expand({-1, -1, heads / x.size(1), -1, -1})
+      .flatten(1, 2);
+}
+
+// Backward of RepeatHeads.
+torch::Tensor SumHeads(const torch::Tensor& gradient, int64_t kv_heads) {
+  return gradient.size(1) == kv_heads
+             ? gradient
+             : gradient.unflatten(1, {kv_heads, -1}).sum(/*dim=*/2);
 }
 
 // Returns the scaled scores, [B, heads, rows, keys].
@@ -66,10 +83,12 @@ BlockGradients CudaFlashBackward(const torch::Tensor& gradient,
 BlockAttention AttendByProducts(const torch::Tensor& q, const torch::Tensor& k,
                                 const torch::Tensor& v, bool causal) {
   const torch::ScalarType type = SumType(q);
-  torch::Tensor scores = Scores(q.to(type), k.to(type), causal);
+  const int64_t heads = q.size(1);
+  torch::Tensor scores =
+      Scores(q.to(type), RepeatHeads(k.to(type), heads), causal);
   const torch::Tensor log_sum_exp = scores.logsumexp(/*dim=*/3);
   const torch::Tensor weights = scores.sub_(log_sum_exp.unsqueeze(3)).exp_();
-  return {at::matmul(weights, v.to(type)), log_sum_exp};
+  return {at::matmul(weights, RepeatHeads(v.to(type), heads)), log_sum_exp};
 }
 
 BlockGradients AttendByProductsBackward(const torch::Tensor& gradient,
@@ -79,20 +98,22 @@ BlockGradients AttendByProductsBackward(const torch::Tensor& gradient,
                                         const BlockAttention& whole,
                                         bool causal) {
   const torch::ScalarType type = SumType(q);
+  const int64_t heads = q.size(1), kv_heads = k.size(1);
   const torch::Tensor dout = gradient.to(type), wide_q = q.to(type),
-                      wide_k = k.to(type);
+                      wide_k = RepeatHeads(k.to(type), heads),
+                      wide_v = RepeatHeads(v.to(type), heads);
   const torch::Tensor weights = Scores(wide_q, wide_k, causal)
                                     .sub_(whole.log_sum_exp.unsqueeze(3))
                                     .exp_();
   const torch::Tensor mean =
       (dout * whole.out).sum(/*dim=*/3, /*keepdim=*/true);
-  const torch::Tensor dscores = at::matmul(dout, v.to(type).transpose(2, 3))
+  const torch::Tensor dscores = at::matmul(dout, wide_v.transpose(2, 3))
                                     .sub_(mean)
                                     .mul_(weights)
                                     .mul_(Scale(q));
   return {at::matmul(dscores, wide_k),
-          at::matmul(dscores.transpose(2, 3), wide_q),
-          at::matmul(weights.transpose(2, 3), dout)};
+          SumHeads(at::matmul(dscores.transpose(2, 3), wide_q), kv_heads),
+          SumHeads(at::matmul(weights.transpose(2, 3), dout), kv_heads)};
 }
 
 BlockAttention AttendToBlock(const torch::Tensor& q, const torch::Tensor& k,
@@ -122,6 +143,20 @@ BlockGradients AttendToBlockBackward(const torch::Tensor& gradient,
           gradient, q, k, v, whole.out, whole.log_sum_exp, /*dropout_p=*/0.0,
           causal);
   return {dq, dk, dv};
+}
+
+torch::Tensor AttendToAll(const torch::Tensor& q, const torch::Tensor& k,
+                          const torch::Tensor& v, double dropout, bool causal) {
+  const bool is_grouped = q.size(1) != k.size(1);
+  if (!is_grouped || RunsFlash(q)) {
+    return at::scaled_dot_product_attention(q, k, v, /*attn_mask=*/{}, dropout,
+                                            causal, /*scale=*/{}, is_grouped);
+  }
+  // The other kernels of CUDA that do not materialise the scores take equal
+  // numbers of heads.
+  return at::scaled_dot_product_attention(q, RepeatHeads(k, q.size(1)),
+                                          RepeatHeads(v, q.size(1)),
+                                          /*attn_mask=*/{}, dropout, causal);
 }
 
 void MergeBlock(const BlockAttention& block, const BlockAttention& whole) {

@@ -1,4 +1,6 @@
-// Attention to one block of the keys, and the merging of blocks.
+// Attention to one block of the keys, and the merging of blocks. k and v may
+// have fewer heads than q: query head h uses head h / (heads / kv_heads)
+// (Ainslie et al. 2023, "GQA").
 #ifndef RANKWISE_PARALLEL_CONTEXT_BLOCK_ATTENTION_H_
 #define RANKWISE_PARALLEL_CONTEXT_BLOCK_ATTENTION_H_
 
@@ -17,7 +19,7 @@ struct BlockGradients {
 };
 
 // Returns softmax(q k^T / sqrt(features)) v of q [B, heads, rows, features], k
-// and v [B, heads, keys, features], whose features are contiguous. `causal`:
+// and v [B, kv_heads, keys, features], whose features are contiguous. `causal`:
 // row i attends to keys 0 .. i. Not recorded by autograd. Uses ATen's flash
 // kernels where available, else matrix products (on CUDA for fp32, fp64, and
 // more than 256 features or features that are not a multiple of 8).
@@ -43,6 +45,10 @@ BlockGradients AttendByProductsBackward(const torch::Tensor& gradient,
                                         const torch::Tensor& v,
                                         const BlockAttention& whole,
                                         bool causal);
+
+// at::scaled_dot_product_attention of all keys, differentiable.
+torch::Tensor AttendToAll(const torch::Tensor& q, const torch::Tensor& k,
+                          const torch::Tensor& v, double dropout, bool causal);
 
 // Merges a block into `whole`, the attention to the blocks so far, in place.
 // whole.out has the type of log_sum_exp.

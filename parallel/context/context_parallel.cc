@@ -3,20 +3,36 @@
 #include <string>
 
 #include "ATen/core/grad_mode.h"
-#include "ATen/ops/scaled_dot_product_attention.h"
 #include "absl/strings/str_cat.h"
 #include "c10/util/Exception.h"
 #include "parallel/autograd/autocast.h"
 #include "parallel/comm/exchange.h"
+#include "parallel/context/block_attention.h"
 #include "parallel/context/ring.h"
 #include "parallel/context/slices.h"
 #include "parallel/context/ulysses.h"
 #include "records/text.h"
 
 namespace rankwise {
+namespace {
+
+void CheckSizes(const torch::Tensor& q, const torch::Tensor& k,
+                const torch::Tensor& v) {
+  TORCH_CHECK(
+      q.dim() == 4 && k.sizes() == v.sizes() &&
+          q.sizes().slice(0, 1) == k.sizes().slice(0, 1) &&
+          q.sizes().slice(2) == k.sizes().slice(2) &&
+          q.size(1) % k.size(1) == 0,
+      "q ", q.sizes(), ", k ", k.sizes(), " and v ", v.sizes(),
+      " must be [B, heads, tokens here, features] with the same sizes, except "
+      "that k and v may have a divisor of q's heads");
+}
+
+}  // namespace
 
 absl::Status CheckContextParallel(const SequenceShape& shape, int64_t heads,
-                                  ContextMethod method, int ranks) {
+                                  int64_t kv_heads, ContextMethod method,
+                                  int ranks) {
   const bool is_ring = method == ContextMethod::kRing;
   const auto refusal = [&](const auto&... why) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -36,11 +52,11 @@ absl::Status CheckContextParallel(const SequenceShape& shape, int64_t heads,
                    " tokens leave some ranks without any; --cp=", shape.tokens,
                    " is the most that fits");
   }
-  if (!is_ring && heads % ranks != 0) {
-    return refusal(heads,
-                   heads == 1 ? " attention head does" : " attention heads do",
-                   " not divide among ", ranks, " ranks; ", DivisorsOf(heads),
-                   heads == 1 ? " does" : " do");
+  if (!is_ring && kv_heads % ranks != 0) {
+    return refusal(kv_heads, kv_heads < heads ? " key and value" : " attention",
+                   kv_heads == 1 ? " head does" : " heads do",
+                   " not divide among ", ranks, " ranks; ",
+                   DivisorsOf(kv_heads), kv_heads == 1 ? " does" : " do");
   }
   return absl::OkStatus();
 }
@@ -61,13 +77,8 @@ torch::Tensor ContextAttention(const torch::Tensor& q, const torch::Tensor& k,
                                const torch::Tensor& v,
                                const SequenceShape& shape, double dropout,
                                const ContextParallel& cp) {
-  if (cp.size() == 1) {
-    return at::scaled_dot_product_attention(q, k, v, /*attn_mask=*/{}, dropout,
-                                            shape.causal);
-  }
-  TORCH_CHECK(q.dim() == 4 && q.sizes() == k.sizes() && q.sizes() == v.sizes(),
-              "q ", q.sizes(), ", k ", k.sizes(), " and v ", v.sizes(),
-              " must be [B, heads, tokens here, features] alike");
+  CheckSizes(q, k, v);
+  if (cp.size() == 1) return AttendToAll(q, k, v, dropout, shape.causal);
   const int64_t tokens = TokensAt(shape, cp.size(), cp.place());
   TORCH_CHECK(q.size(2) == tokens, "place ", cp.place(), " of ", cp.size(),
               " has ", tokens, " of ", shape.tokens, " tokens, not ",

@@ -38,11 +38,13 @@ struct SequenceShape {
 };
 
 // Returns InvalidArgument if `ranks` cannot divide sequences of `shape`, or,
-// with Ulysses, `heads`; the message names --cp, --context and values that fit.
+// with Ulysses, the `kv_heads` key and value heads, which divide `heads`; the
+// message names --cp, --context and values that fit.
 // Causal sequences are divided into 2 * ranks equal pieces, others into parts
 // that may differ by one token.
 absl::Status CheckContextParallel(const SequenceShape& shape, int64_t heads,
-                                  ContextMethod method, int ranks);
+                                  int64_t kv_heads, ContextMethod method,
+                                  int ranks);
 
 // Returns the ascending positions of the tokens on the rank with index `place`
 // of `ranks`, int64 [tokens here]. For causal sequences these are pieces
@@ -65,12 +67,14 @@ torch::Tensor ContextGather(const torch::Tensor& x, int64_t dim,
                             const SequenceShape& shape,
                             const ContextParallel& cp);
 
-// Returns this rank's rows of scaled dot-product attention over all tokens: q,
-// k, v and the result are [B, heads, tokens here, features], of fp32, bf16,
-// fp16 or fp64 on one device. Differentiable. Collective along the group; in a
-// group of one it is at::scaled_dot_product_attention. `dropout` applies to the
-// attention weights, from the default generator, and requires Ulysses. Rethrows
-// the error of a failed exchange, and leaves none in flight.
+// Returns this rank's rows of scaled dot-product attention over all tokens: q
+// and the result are [B, heads, tokens here, features], k and v [B, kv_heads,
+// tokens here, features], of fp32, bf16, fp16 or fp64 on one device. Query head
+// h uses key and value head h / (heads / kv_heads); only the kv_heads travel
+// (Ainslie et al. 2023, "GQA"). Differentiable. Collective along the group; in
+// a group of one it is at::scaled_dot_product_attention. `dropout` applies to
+// the attention weights, from the default generator, and requires Ulysses.
+// Rethrows the error of a failed exchange, and leaves none in flight.
 torch::Tensor ContextAttention(const torch::Tensor& q, const torch::Tensor& k,
                                const torch::Tensor& v,
                                const SequenceShape& shape, double dropout,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ATen/Context.h"
@@ -59,22 +60,30 @@ TEST(CheckContextParallelTest, NamesWhatFits) {
                  kUlysses = ContextMethod::kUlysses;
   const struct {
     SequenceShape shape;
-    int64_t heads;
+    int64_t heads, kv_heads;
     ContextMethod method;
     int ranks;
     std::string refusal;
   } cases[] = {
-      {kCausal, 4, kRing, 3, ""},
-      {kOpen, 4, kRing, 3, ""},
-      {kOpen, 4, kUlysses, 4, ""},
-      {{7, true}, 1, kUlysses, 1, ""},
-      {kOpen, 4, kUlysses, 3,
+      {kCausal, 4, 4, kRing, 3, ""},
+      {kOpen, 4, 1, kRing, 3, ""},
+      {kOpen, 4, 4, kUlysses, 4, ""},
+      {kOpen, 4, 2, kUlysses, 2, ""},
+      {{7, true}, 1, 1, kUlysses, 1, ""},
+      {kOpen, 4, 4, kUlysses, 3,
        "--cp=3 --context=ulysses: 4 attention heads do not divide among 3 "
        "ranks; 1, 2 or 4 do"},
-      {kOpen, 1, kUlysses, 2,
+      {kOpen, 1, 1, kUlysses, 2,
        "--cp=2 --context=ulysses: 1 attention head does not divide among 2 "
        "ranks; 1 does"},
+      {kOpen, 4, 2, kUlysses, 4,
+       "--cp=4 --context=ulysses: 2 key and value heads do not divide among 4 "
+       "ranks; 1 or 2 do"},
+      {kOpen, 4, 1, kUlysses, 2,
+       "--cp=2 --context=ulysses: 1 key and value head does not divide among "
+       "2 ranks; 1 does"},
       {{16, true},
+       4,
        4,
        kRing,
        3,
@@ -82,22 +91,24 @@ TEST(CheckContextParallelTest, NamesWhatFits) {
        "two for each rank; --cp=1, 2, 4 or 8 fits"},
       {{7, true},
        4,
+       4,
        kRing,
        2,
        "--cp=2 --context=ring: 7 tokens do not divide into 4 equal pieces, two "
        "for each rank; --cp=1 fits"},
       {{3, false},
        4,
+       4,
        kRing,
        4,
        "--cp=4 --context=ring: 3 tokens leave some ranks without any; --cp=3 "
        "is the most that fits"},
-      {kOpen, 4, kRing, 0,
+      {kOpen, 4, 4, kRing, 0,
        "--cp=0 --context=ring: there must be at least 1 rank"},
   };
   for (const auto& c : cases) {
     const absl::Status status =
-        CheckContextParallel(c.shape, c.heads, c.method, c.ranks);
+        CheckContextParallel(c.shape, c.heads, c.kv_heads, c.method, c.ranks);
     EXPECT_EQ(status.message(), c.refusal);
     EXPECT_EQ(absl::IsInvalidArgument(status), !c.refusal.empty());
   }
@@ -105,21 +116,24 @@ TEST(CheckContextParallelTest, NamesWhatFits) {
 
 // Attention and its gradients, for the loss sum(out * weight).
 struct Attention {
-  at::Tensor q, k, v, weight;  // [B, heads, tokens, features]
+  at::Tensor q, k, v, weight;  // [B, heads or kv_heads, tokens, features]
   at::Tensor out;
   std::vector<at::Tensor> gradients;  // of q, k, v
 };
 
-Attention Drawn(int64_t tokens, at::ScalarType type) {
+Attention Drawn(int64_t tokens, at::ScalarType type,
+                int64_t kv_heads = kHeads) {
   at::manual_seed(1);
-  const auto draw = [&] {
-    return at::randn({kBatch, kHeads, tokens, kFeatures}, at::kDouble).to(type);
+  const auto draw = [&](int64_t heads) {
+    return at::randn({kBatch, tokens, heads, kFeatures}, at::kDouble)
+        .to(type)
+        .transpose(1, 2);
   };
   // With the strides of a fused projection to q, k and v.
-  const at::Tensor qkv =
-      at::randn({kBatch, tokens, 3, kHeads, kFeatures}, at::kDouble).to(type);
-  const std::vector<at::Tensor> parts = qkv.permute({2, 0, 3, 1, 4}).unbind();
-  return {parts[0], parts[1], parts[2], draw(), {}, {}};
+  const std::vector<at::Tensor> qkv =
+      draw(kHeads + 2 * kv_heads)
+          .split_with_sizes({kHeads, kv_heads, kv_heads}, /*dim=*/1);
+  return {qkv[0], qkv[1], qkv[2], draw(kHeads), {}, {}};
 }
 
 template <typename Attend>
@@ -132,7 +146,8 @@ void Differentiate(Attention& a, Attend attend) {
   for (const at::Tensor& leaf : leaves) a.gradients.push_back(leaf.grad());
 }
 
-// Computed in one process and fp64.
+// Computed in one process and fp64, with each key and value head repeated for
+// its query heads.
 Attention Expected(const Attention& drawn, bool causal) {
   Attention whole = {drawn.q.to(at::kDouble),
                      drawn.k.to(at::kDouble),
@@ -140,8 +155,11 @@ Attention Expected(const Attention& drawn, bool causal) {
                      drawn.weight.to(at::kDouble),
                      {},
                      {}};
+  const int64_t group = drawn.q.size(1) / drawn.k.size(1);
   Differentiate(whole, [&](const auto& q, const auto& k, const auto& v) {
-    return at::scaled_dot_product_attention(q, k, v, {}, 0.0, causal);
+    return at::scaled_dot_product_attention(q, k.repeat_interleave(group, 1),
+                                            v.repeat_interleave(group, 1), {},
+                                            0.0, causal);
   });
   return whole;
 }
@@ -169,7 +187,8 @@ void ExpectEqualsOneProcess(Communicator& comm, const Attention& drawn,
   });
   const std::string where = NameOf(method) + " on " +
                             std::to_string(comm.rank()) + " of " +
-                            std::to_string(comm.world_size());
+                            std::to_string(comm.world_size()) + " with " +
+                            std::to_string(drawn.k.size(1)) + " kv heads";
   EXPECT_EQ(here.out.scalar_type(), drawn.q.scalar_type());
   ExpectNear(here.out, slice(expected.out), bound, where + ": out");
   for (size_t i = 0; i < 3; ++i) {
@@ -203,6 +222,27 @@ TEST_P(ContextAttentionTest, EqualsAttentionInOneProcess) {
   }
 }
 
+TEST_P(ContextAttentionTest, EqualsGroupedAttentionInOneProcess) {
+  const Precision precision = GetParam();
+  for (const SequenceShape& shape : {kCausal, kOpen}) {
+    for (int64_t kv_heads : {1, 2, 4}) {
+      const Attention drawn = Drawn(shape.tokens, precision.type, kv_heads);
+      const Attention expected = Expected(drawn, shape.causal);
+      for (int ranks : {1, 2, 4}) {
+        OnRanks(ranks, [&](Communicator& comm) {
+          for (auto method : {ContextMethod::kRing, ContextMethod::kUlysses}) {
+            if (CheckContextParallel(shape, kHeads, kv_heads, method, ranks)
+                    .ok()) {
+              ExpectEqualsOneProcess(comm, drawn, expected, shape, method,
+                                     precision.bound);
+            }
+          }
+        });
+      }
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Types, ContextAttentionTest,
     testing::Values(Precision{at::kDouble, 1e-12}, Precision{at::kFloat, 1e-5},
@@ -223,27 +263,30 @@ int64_t BytesOf(Communicator& comm, const std::string& op, Action action) {
 
 // Messages have 2 bytes per element, but 4 for sums of gradients.
 TEST(ContextTrafficTest, IsWhatTheMethodsSay) {
-  for (const SequenceShape& shape : {kCausal, kOpen}) {
-    const Attention drawn = Drawn(shape.tokens, at::kBFloat16);
-    OnRanks(3, [&](Communicator& comm) {
-      const int64_t per_token = kBatch * kHeads * kFeatures;
+  const std::pair<SequenceShape, int64_t> uses[] = {
+      {kCausal, kHeads}, {kCausal, 3}, {kOpen, kHeads}, {kOpen, 3}};
+  for (const auto& [shape, kv_heads] : uses) {
+    const Attention drawn = Drawn(shape.tokens, at::kBFloat16, kv_heads);
+    OnRanks(3, [&, shape = shape, kv_heads = kv_heads](Communicator& comm) {
+      const int64_t per_head = kBatch * kFeatures;
       const auto tokens = [&](int place) {
         return ContextPositions(shape, 3, place % 3).numel();
       };
       const int64_t here = tokens(comm.rank());
       const int64_t next = tokens(comm.rank() + 1);
-      const int64_t keys = 2 * per_token * (shape.tokens - next) * 2;
-      const int64_t gradients = 2 * per_token * shape.tokens * 4;
-      const int64_t tokens_here = per_token * here * 2;
-      const int64_t heads_here = per_token / 3 * shape.tokens * 2;
+      const int64_t kv = 2 * kv_heads * per_head;  // elements per token
+      const int64_t keys = kv * (shape.tokens - next) * 2;
+      const int64_t gradients = kv * shape.tokens * 4;
+      const int64_t q = kHeads * per_head;
       const struct {
         ContextMethod method;
         std::string op;
         int64_t forward, backward;
       } cases[] = {
           {ContextMethod::kRing, "send", keys, keys + gradients},
-          {ContextMethod::kUlysses, "all_to_all", 3 * tokens_here + heads_here,
-           tokens_here + 3 * heads_here},
+          {ContextMethod::kUlysses, "all_to_all",
+           (q + kv) * here * 2 + q / 3 * shape.tokens * 2,
+           q * here * 2 + (q + kv) / 3 * shape.tokens * 2},
       };
       for (const auto& c : cases) {
         const ContextParallel cp = ContextOf(comm, c.method);
@@ -298,6 +341,18 @@ TEST(ContextAttentionFeaturesTest, OnlyUlyssesDropsOut) {
     EXPECT_EQ(attend(ContextMethod::kUlysses).count_nonzero().item<int>(), 0);
     EXPECT_THAT(ErrorOf([&] { attend(ContextMethod::kRing); }),
                 HasSubstr("--context=ulysses has"));
+  });
+}
+
+TEST(ContextAttentionFeaturesTest, RefusesOtherNumbersOfHeads) {
+  const Attention drawn = Drawn(kCausal.tokens, at::kFloat, /*kv_heads=*/4);
+  OnRanks(1, [&](Communicator& comm) {
+    const ContextParallel cp = ContextOf(comm, ContextMethod::kRing);
+    EXPECT_THAT(ErrorOf([&] {
+                  ContextAttention(drawn.q.narrow(1, 0, 6), drawn.k, drawn.v,
+                                   kCausal, 0, cp);
+                }),
+                HasSubstr("k and v may have a divisor of q's heads"));
   });
 }
 

@@ -45,8 +45,8 @@ struct Step {
   }
 };
 
-// The steps of this rank. `held` is [2, B, heads, tokens of the step's source
-// rank, features]: the source's keys and values, or their gradients.
+// The steps of this rank. `held` is [2, B, kv_heads, tokens of the step's
+// source rank, features]: the source's keys and values, or their gradients.
 class Ring {
  public:
   Ring(const SequenceShape& shape, const ContextParallel& cp)

@@ -9,7 +9,7 @@
 namespace rankwise {
 
 // ContextAttention in a group of several ranks. In each step a rank forwards
-// the keys and values that it attends to. It sends, in units of B * heads *
+// the keys and values that it attends to. It sends, in units of B * kv_heads *
 // features elements per token:
 //   forward   2 * (tokens - the next rank's), in the type of k and v
 //   backward  the same again, plus 2 * tokens in fp32 (fp64 for fp64): gradient

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ATen/Context.h"
@@ -22,24 +23,33 @@ struct BlockCase {
   decltype(&AttendToBlockBackward) backward;
   at::ScalarType type;
   int64_t features;
+  int64_t kv_heads;
   double bound;  // relative to the largest value
 };
 
 // Expects two blocks, the first one causal, to merge to the attention that ATen
-// computes on a CPU in fp64.
+// computes on a CPU in fp64, with each key and value head repeated for its
+// query heads.
 inline void ExpectBlocksMerge(const BlockCase& c, at::Device device) {
-  constexpr int64_t kRows = 12, kKeys = 20;
+  constexpr int64_t kHeads = 4, kRows = 12, kKeys = 20;
   std::vector<at::Tensor> x, leaves;  // q, k, v and the gradient
   at::manual_seed(1);
-  for (int64_t tokens : {kRows, kKeys, kKeys, kRows}) {
+  const std::pair<int64_t, int64_t> sizes[] = {{kHeads, kRows},
+                                               {c.kv_heads, kKeys},
+                                               {c.kv_heads, kKeys},
+                                               {kHeads, kRows}};
+  for (const auto& [heads, tokens] : sizes) {
     const at::Tensor drawn =
-        at::randn({2, 3, tokens, c.features}, at::kDouble).to(c.type);
+        at::randn({2, heads, tokens, c.features}, at::kDouble).to(c.type);
     x.push_back(drawn.to(device));
     leaves.push_back(drawn.to(at::kDouble).detach().requires_grad_());
   }
   const at::Tensor seen = at::ones({kRows, kKeys}, at::kBool);
+  const auto repeated = [&](const at::Tensor& x) {
+    return x.repeat_interleave(kHeads / c.kv_heads, /*dim=*/1);
+  };
   const at::Tensor expected = at::scaled_dot_product_attention(
-      leaves[0], leaves[1], leaves[2],
+      leaves[0], repeated(leaves[1]), repeated(leaves[2]),
       at::cat({seen.narrow(1, 0, kRows).tril(),
                seen.narrow(1, kRows, kKeys - kRows)},
               1));
@@ -69,7 +79,8 @@ inline void ExpectBlocksMerge(const BlockCase& c, at::Device device) {
     const double error =
         (actual.cpu().to(at::kDouble) - wanted).abs().max().item<double>();
     EXPECT_LE(error, c.bound * wanted.abs().max().item<double>())
-        << toString(c.type) << ", " << c.features << " features";
+        << toString(c.type) << ", " << c.features << " features, " << c.kv_heads
+        << " kv heads";
   }
 }
 

@@ -4,37 +4,39 @@
 #include <vector>
 
 #include "ATen/ops/cat.h"
-#include "ATen/ops/scaled_dot_product_attention.h"
-#include "ATen/ops/stack.h"
+#include "parallel/context/block_attention.h"
 #include "parallel/context/exchange.h"
 #include "parallel/context/slices.h"
 
 namespace rankwise {
 namespace {
 
-// Converts q, k and v [B, heads, tokens here, features] to [3, B, heads /
-// ranks, all tokens, features].
-torch::Tensor GatherTokens(const std::vector<torch::Tensor>& qkv,
-                           const SequenceShape& shape,
-                           const ContextParallel& cp) {
+// Converts q, k and v [B, heads of each, tokens here, features] to [B, heads of
+// each / ranks, all tokens, features].
+std::vector<torch::Tensor> GatherTokens(const std::vector<torch::Tensor>& qkv,
+                                        const SequenceShape& shape,
+                                        const ContextParallel& cp) {
   const int64_t ranks = cp.size();
   std::vector<torch::Tensor> by_rank;  // [ranks, B, heads / ranks, ...]
-  for (const torch::Tensor& x : qkv)
+  std::vector<int64_t> heads;
+  for (const torch::Tensor& x : qkv) {
     by_rank.push_back(x.unflatten(1, {ranks, -1}).movedim(1, 0));
-  const torch::Tensor sent = at::stack(by_rank, /*dim=*/1);
+    heads.push_back(by_rank.back().size(2));
+  }
+  const torch::Tensor sent = at::cat(by_rank, /*dim=*/2);
   std::vector<int64_t> sizes = sent.sizes().slice(1).vec();
-  const int64_t per_token = sent.numel() / ranks / sizes[3];
+  const int64_t per_token = sent.numel() / ranks / sizes[2];
   std::vector<int64_t> receives;
   for (int place = 0; place < ranks; ++place)
     receives.push_back(per_token * TokensAt(shape, cp.size(), place));
-  const std::vector<int64_t> sends(ranks, per_token * sizes[3]);
+  const std::vector<int64_t> sends(ranks, per_token * sizes[2]);
   std::vector<torch::Tensor> parts =
       AllToAll(sent.flatten(), sends, receives, cp).split_with_sizes(receives);
   for (int place = 0; place < ranks; ++place) {
-    sizes[3] = TokensAt(shape, cp.size(), place);
+    sizes[2] = TokensAt(shape, cp.size(), place);
     parts[place] = parts[place].view(sizes);
   }
-  return JoinRuns(parts, /*dim=*/3, shape);
+  return JoinRuns(parts, /*dim=*/2, shape).split_with_sizes(heads, /*dim=*/1);
 }
 
 // Converts x [B, heads / ranks, all tokens, features] to [B, heads, tokens
@@ -62,11 +64,9 @@ torch::Tensor UlyssesAttention(const torch::Tensor& q, const torch::Tensor& k,
                                const torch::Tensor& v,
                                const SequenceShape& shape, double dropout,
                                const ContextParallel& cp) {
-  const torch::Tensor all = GatherTokens({q, k, v}, shape, cp);
-  return GatherHeads(
-      at::scaled_dot_product_attention(all[0], all[1], all[2],
-                                       /*attn_mask=*/{}, dropout, shape.causal),
-      shape, cp);
+  const std::vector<torch::Tensor> all = GatherTokens({q, k, v}, shape, cp);
+  return GatherHeads(AttendToAll(all[0], all[1], all[2], dropout, shape.causal),
+                     shape, cp);
 }
 
 }  // namespace rankwise

@@ -8,12 +8,13 @@
 
 namespace rankwise {
 
-// ContextAttention in a group of several ranks, which divides the heads.
+// ContextAttention in a group of several ranks, which divides the heads, and
+// the key and value heads likewise.
 // Forward runs two all-to-alls, one of q, k and v together and one of the
 // result; backward runs the two opposite ones. A rank sends, including its own
-// part, in units of B * heads * features elements per token:
-//   forward   3 * tokens here + tokens / ranks
-//   backward  tokens here + 3 * tokens / ranks
+// part, in units of B * features elements per token and head:
+//   forward   (heads + 2 * kv_heads) * tokens here + heads * tokens / ranks
+//   backward  heads * tokens here + (heads + 2 * kv_heads) * tokens / ranks
 torch::Tensor UlyssesAttention(const torch::Tensor& q, const torch::Tensor& k,
                                const torch::Tensor& v,
                                const SequenceShape& shape, double dropout,

@@ -234,7 +234,8 @@ absl::Status CheckSplit(const BlockConfig& config) {
                      ": ring attention cannot drop attention weights; give "
                      "--context=ulysses or --dropout=0"));
   }
-  return CheckContextParallel(config.sequence, config.heads / split.tensor,
+  const int64_t heads = config.heads / split.tensor;
+  return CheckContextParallel(config.sequence, heads, /*kv_heads=*/heads,
                               split.method, split.context);
 }
 
