@@ -25,6 +25,9 @@
 #include "trainers/layers/gelu.h"
 #include "trainers/layers/linear.h"
 #include "trainers/layers/relu_max_pool.h"
+#include "trainers/layers/rms_norm.h"
+#include "trainers/layers/rotary.h"
+#include "trainers/layers/swiglu.h"
 #include "trainers/loop/recompute.h"
 
 namespace rankwise {
@@ -108,6 +111,20 @@ std::vector<Case> Cases() {
        },
        HasSelfAttention(at::ones({1, 4, 3 * 8}), /*heads=*/1,
                         /*kv_heads=*/1)},
+      {"RmsNorm",
+       {2, 4},
+       [=](const Tensor& x, const Group&) {
+         return RmsNorm(x, ones({4}), /*epsilon=*/1e-5);
+       }},
+      {"SwiGlu",
+       {2, 4},
+       [](const Tensor& x, const Group&) { return SwiGlu(x); }},
+      {"Rotary",
+       {1, 2, 3 * 4},
+       [=](const Tensor& x, const Group&) {
+         return Rotary(x, /*heads=*/1, /*kv_heads=*/1, ones({2, 2}),
+                       ones({2, 2}));
+       }},
       {"ReluMaxPool",
        {1, 2, 4, 4},
        [](const Tensor& x, const Group&) { return ReluMaxPool(x); }},

@@ -1,6 +1,5 @@
 #include "trainers/layers/gelu.h"
 
-#include <ATen/Parallel.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/gelu.h>
 #include <torch/csrc/autograd/custom_function.h>
@@ -17,28 +16,23 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-constexpr int64_t kValuesPerThread = 32768;  // at least
-
 template <typename T>
 torch::Tensor Forward(const torch::Tensor& x) {
   torch::Tensor y = at::empty_like(x);
-  at::parallel_for(0, x.numel(), kValuesPerThread,
-                   [&](int64_t begin, int64_t end) {
-                     BestLoops<T>().gelu(Values<T>(x) + begin,
-                                         Values<T>(y) + begin, end - begin);
-                   });
+  ForRows(x.numel(), /*width=*/1, [&](int64_t begin, int64_t end) {
+    BestLoops<T>().gelu(Values<T>(x) + begin, Values<T>(y) + begin,
+                        end - begin);
+  });
   return y;
 }
 
 template <typename T>
 torch::Tensor Backward(const torch::Tensor& dy, const torch::Tensor& x) {
   torch::Tensor dx = at::empty_like(x);
-  at::parallel_for(
-      0, x.numel(), kValuesPerThread, [&](int64_t begin, int64_t end) {
-        BestLoops<T>().gelu_backward(Values<T>(dy) + begin,
-                                     Values<T>(x) + begin,
-                                     Values<T>(dx) + begin, end - begin);
-      });
+  ForRows(x.numel(), /*width=*/1, [&](int64_t begin, int64_t end) {
+    BestLoops<T>().gelu_backward(Values<T>(dy) + begin, Values<T>(x) + begin,
+                                 Values<T>(dx) + begin, end - begin);
+  });
   return dx;
 }
 
@@ -64,10 +58,7 @@ class GeluFunction : public OnceDifferentiable<GeluFunction> {
 }  // namespace
 
 torch::Tensor TanhGelu(const torch::Tensor& x) {
-  const bool has_loops =
-      x.scalar_type() == at::kFloat || x.scalar_type() == at::kBFloat16;
-  if (!x.is_cpu() || !has_loops || !x.is_contiguous())
-    return at::gelu(x, "tanh");
+  if (!HasLoops(x) || !x.is_contiguous()) return at::gelu(x, "tanh");
   return GeluFunction::apply(x);
 }
 

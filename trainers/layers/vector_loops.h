@@ -22,6 +22,18 @@ struct ScoreTile {
   float scale = 0;  // of the scores, before softmax
 };
 
+// RMS normalisation of n values per row, y = x * inverse_rms * weight, where
+// inverse_rms = 1 / sqrt(mean(x^2) + epsilon) of each row.
+template <typename X, typename Y>
+struct RmsNormLoops {
+  void (*forward)(const X* x, const float* weight, float epsilon, int64_t rows,
+                  int64_t n, Y* y, float* inverse_rms);
+  // Adds the gradient of the weight, summed over rows, to dweight.
+  void (*backward)(const Y* dy, const X* x, const float* weight,
+                   const float* inverse_rms, int64_t rows, int64_t n, X* dx,
+                   float* dweight);
+};
+
 template <typename T>
 struct VectorLoops {
   // y = 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))).
@@ -48,6 +60,20 @@ struct VectorLoops {
   // Converts fp32 rows to T.
   void (*copy_rows)(const float* from, int64_t from_stride, int64_t rows,
                     int64_t columns, T* to, int64_t to_stride);
+
+  RmsNormLoops<T, T> rms_norm;
+  RmsNormLoops<float, T> rms_norm_of_floats;
+
+  // y = gate / (1 + exp(-gate)) * up, where each row of x is n gates, then n
+  // values `up`.
+  void (*swiglu)(const T* x, int64_t rows, int64_t n, T* y);
+  void (*swiglu_backward)(const T* dy, const T* x, int64_t rows, int64_t n,
+                          T* dx);
+
+  // Rotates each pair (x[i], x[i + pairs]) of each head by the angle whose
+  // cosine and sine are cos[i] and sin[i]; by its negative if `sign` is -1.
+  void (*rotate)(const T* x, const float* cos, const float* sin, float sign,
+                 int64_t heads, int64_t pairs, T* y);
 };
 
 // Returns the loops of all instruction sets that this CPU has, the best first.

@@ -138,7 +138,92 @@ void CopyRows(const float* from, int64_t from_stride, int64_t rows,
   }
 }
 
+template <typename X, typename Y>
+void RmsNorm(const X* x, const float* weight, float epsilon, int64_t rows,
+             int64_t n, Y* y, float* inverse_rms) {
+  for (int64_t row = 0; row < rows; ++row, x += n, y += n) {
+    float sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t i = 0; i < n; ++i) sum += ToFloat(x[i]) * ToFloat(x[i]);
+    const float scale = 1.0f / std::sqrt(sum / static_cast<float>(n) + epsilon);
+#pragma omp simd
+    for (int64_t i = 0; i < n; ++i)
+      Store(ToFloat(x[i]) * scale * weight[i], &y[i]);
+    inverse_rms[row] = scale;
+  }
+}
+
+template <typename X, typename Y>
+void RmsNormBackward(const Y* dy, const X* x, const float* weight,
+                     const float* inverse_rms, int64_t rows, int64_t n, X* dx,
+                     float* dweight) {
+  for (int64_t row = 0; row < rows; ++row, dy += n, x += n, dx += n) {
+    const float scale = inverse_rms[row];
+    float dot = 0;
+#pragma omp simd reduction(+ : dot)
+    for (int64_t i = 0; i < n; ++i) {
+      const float product = ToFloat(dy[i]) * ToFloat(x[i]) * scale;
+      dweight[i] += product;
+      dot += product * weight[i];
+    }
+    const float mean = dot / static_cast<float>(n);
+#pragma omp simd
+    for (int64_t i = 0; i < n; ++i) {
+      const float normalised = ToFloat(x[i]) * scale;
+      Store(scale * (ToFloat(dy[i]) * weight[i] - normalised * mean), &dx[i]);
+    }
+  }
+}
+
 template <typename T>
-constexpr VectorLoops<T> kLoops = {Gelu<T>,    GeluBackward<T>,
-                                   Softmax<T>, SoftmaxBackward<T>,
-                                   RowDots<T>, CopyRows<T>};
+void SwiGlu(const T* x, int64_t rows, int64_t n, T* y) {
+  for (int64_t row = 0; row < rows; ++row, x += 2 * n, y += n) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; ++i) {
+      const float gate = ToFloat(x[i]);
+      Store(gate / (1.0f + Exp(-gate)) * ToFloat(x[n + i]), &y[i]);
+    }
+  }
+}
+
+template <typename T>
+void SwiGluBackward(const T* dy, const T* x, int64_t rows, int64_t n, T* dx) {
+  for (int64_t row = 0; row < rows; ++row, dy += n, x += 2 * n, dx += 2 * n) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; ++i) {
+      const float gate = ToFloat(x[i]), gradient = ToFloat(dy[i]);
+      const float sigmoid = 1.0f / (1.0f + Exp(-gate));
+      const float slope = sigmoid * (1.0f + gate * (1.0f - sigmoid));
+      Store(gradient * ToFloat(x[n + i]) * slope, &dx[i]);
+      Store(gradient * gate * sigmoid, &dx[n + i]);
+    }
+  }
+}
+
+template <typename T>
+void Rotate(const T* x, const float* cos, const float* sin, float sign,
+            int64_t heads, int64_t pairs, T* y) {
+  for (int64_t head = 0; head < heads; ++head, x += 2 * pairs, y += 2 * pairs) {
+#pragma omp simd
+    for (int64_t i = 0; i < pairs; ++i) {
+      const float first = ToFloat(x[i]), second = ToFloat(x[pairs + i]);
+      const float sine = sign * sin[i];
+      Store(first * cos[i] - second * sine, &y[i]);
+      Store(second * cos[i] + first * sine, &y[pairs + i]);
+    }
+  }
+}
+
+template <typename T>
+constexpr VectorLoops<T> kLoops = {
+    Gelu<T>,
+    GeluBackward<T>,
+    Softmax<T>,
+    SoftmaxBackward<T>,
+    RowDots<T>,
+    CopyRows<T>,
+    {RmsNorm<T, T>, RmsNormBackward<T, T>},
+    {RmsNorm<float, T>, RmsNormBackward<float, T>},
+    SwiGlu<T>,
+    SwiGluBackward<T>,
+    Rotate<T>};
