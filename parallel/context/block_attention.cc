@@ -29,6 +29,12 @@ bool RunsFlash(const torch::Tensor& q) {
   return is_half && features % kMultiple == 0 && features <= kMost;
 }
 
+// Whether flash kernels sum the gradients of a key and value head over its
+// query heads in fp32 or wider; those of CPUs sum in the type of q.
+bool SumsHeadsWidely(const torch::Tensor& q) {
+  return RunsFlash(q) && (!q.is_cpu() || q.element_size() > 2);
+}
+
 torch::ScalarType SumType(const torch::Tensor& x) {
   return x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
 }
@@ -138,22 +144,24 @@ BlockGradients AttendToBlockBackward(const torch::Tensor& gradient,
   if (!RunsFlash(q))
     return AttendByProductsBackward(gradient, q, k, v, whole, causal);
   if (!q.is_cpu()) return CudaFlashBackward(gradient, q, k, v, whole, causal);
+  const int64_t kv_heads = k.size(1);
+  const int64_t read = SumsHeadsWidely(q) ? kv_heads : q.size(1);
   const auto [dq, dk, dv] =
       at::_scaled_dot_product_flash_attention_for_cpu_backward(
-          gradient, q, k, v, whole.out, whole.log_sum_exp, /*dropout_p=*/0.0,
-          causal);
-  return {dq, dk, dv};
+          gradient, q, RepeatHeads(k, read), RepeatHeads(v, read), whole.out,
+          whole.log_sum_exp, /*dropout_p=*/0.0, causal);
+  return {dq, SumHeads(dk, kv_heads), SumHeads(dv, kv_heads)};
 }
 
 torch::Tensor AttendToAll(const torch::Tensor& q, const torch::Tensor& k,
                           const torch::Tensor& v, double dropout, bool causal) {
   const bool is_grouped = q.size(1) != k.size(1);
-  if (!is_grouped || RunsFlash(q)) {
+  if (!is_grouped || SumsHeadsWidely(q)) {
     return at::scaled_dot_product_attention(q, k, v, /*attn_mask=*/{}, dropout,
                                             causal, /*scale=*/{}, is_grouped);
   }
-  // The other kernels of CUDA that do not materialise the scores take equal
-  // numbers of heads.
+  // Other kernels of CUDA that do not materialise the scores take equal numbers
+  // of heads.
   return at::scaled_dot_product_attention(q, RepeatHeads(k, q.size(1)),
                                           RepeatHeads(v, q.size(1)),
                                           /*attn_mask=*/{}, dropout, causal);
