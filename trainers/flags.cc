@@ -1,7 +1,9 @@
 #include "trainers/flags.h"
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/flags/marshalling.h"
 #include "absl/flags/reflection.h"
@@ -9,6 +11,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "absl/time/time.h"
 #include "parallel/launch/comm_flags.h"
 #include "parallel/launch/rank_env.h"
@@ -25,26 +28,52 @@
 TRAINER_FLAG(
     kLosses, std::string, model, "simple_cnn",
     "simple_cnn, simple_cnn_bn (with batch norm), linear, mp_mlp, mlp, "
-    "gpt or vit");
+    "gpt, llama or vit");
 TRAINER_FLAG(
     kLosses, std::string, model_size, "",
-    "size of gpt: nano, micro, mini, small or gpt2; of vit: nano, micro, tiny, "
-    "small or base; if empty, nano");
+    "size of gpt: nano, micro, mini, small or gpt2; of llama: nano, mini, "
+    "llama3.2-1b, llama3.1-8b, llama3.1-70b, llama3.1-405b or qwen3-0.6b; of "
+    "vit: nano, micro, tiny, small or base; if empty, nano");
 TRAINER_FLAG(
     kLosses, int64_t, depth, 0,
-    "hidden layers of mlp, blocks of gpt or vit; if 0, the model's own");
-TRAINER_FLAG(
-    kLosses, int64_t, width, 0,
-    "features between the layers of mlp, gpt or vit; if 0, the model's own");
+    "hidden layers of mlp, blocks of gpt, llama or vit; if 0, the model's own");
+TRAINER_FLAG(kLosses, int64_t, width, 0,
+             "features between the layers of mlp, gpt, llama or vit; if 0, the "
+             "model's own");
 TRAINER_FLAG(kLosses, int64_t, input_width, 0,
              "features per example of mlp with --dataset=synthetic, instead of "
              "images; if 0, images");
 TRAINER_FLAG(kLosses, int64_t, classes, 0, "output classes of mlp; if 0, 10");
 TRAINER_FLAG(kLosses, int64_t, sequence_length, 0,
-             "tokens per example of gpt; if 0, the model's own");
+             "tokens per example of gpt or llama; if 0, the model's own");
 TRAINER_FLAG(kLosses, double, dropout, 0, "dropout probability of gpt and vit");
-TRAINER_FLAG(kLosses, bool, tied_head, true,
-             "gpt's output layer shares the weights of the token embedding");
+TRAINER_FLAG(kLosses, int64_t, vocabulary, 0,
+             "different tokens of gpt or llama; if 0, the model's own");
+TRAINER_FLAG(kLosses, std::optional<bool>, tied_head, std::nullopt,
+             "the output layer of gpt or llama shares the weights of the token "
+             "embedding; if not given, the model's own (true for gpt)");
+TRAINER_FLAG(kLosses, int64_t, heads, 0,
+             "attention heads of llama; if 0, the model's own");
+TRAINER_FLAG(kLosses, int64_t, kv_heads, 0,
+             "key and value heads of llama, each used by an equal number of "
+             "attention heads; if 0, the model's own");
+TRAINER_FLAG(kLosses, int64_t, head_width, 0,
+             "features of an attention head of llama; if 0, the model's own");
+TRAINER_FLAG(kLosses, int64_t, ffn_width, 0,
+             "hidden features of llama's MLP; if 0, the model's own");
+TRAINER_FLAG(kLosses, std::optional<bool>, qk_norm, std::nullopt,
+             "llama normalises the queries and keys of each head, as Qwen3; "
+             "if not given, the model's own");
+TRAINER_FLAG(
+    kLosses, double, norm_epsilon, 0,
+    "added to the mean square in llama's norms; if 0, the model's own");
+TRAINER_FLAG(kLosses, double, rope_theta, 0,
+             "base of llama's rotary positions; if 0, the model's own");
+TRAINER_FLAG(
+    kLosses, std::string, rope_scaling, "",
+    "Llama 3's scaling of the rotary frequencies: factor, low and high "
+    "frequency factor, original tokens, such as 8,1,4,8192; if empty, "
+    "the model's own");
 TRAINER_FLAG(
     kLosses, std::string, dataset, "",
     "synthetic, cifar10, linear, regression, tokens or text; if empty, the "
@@ -190,7 +219,28 @@ FlagValues ValuesOfFlags(const TrainConfig& config) {
   return values;
 }
 
-ModelConfig ModelFromFlags() {
+std::optional<RopeScaling> RopeScalingFromFlag(FlagChecks& checks) {
+  const std::string text = absl::GetFlag(FLAGS_rope_scaling);
+  if (text.empty()) return std::nullopt;
+  const std::vector<std::string> parts = absl::StrSplit(text, ',');
+  RopeScaling scaling;
+  if (parts.size() == 4 && absl::SimpleAtod(parts[0], &scaling.factor) &&
+      absl::SimpleAtod(parts[1], &scaling.low_frequency_factor) &&
+      absl::SimpleAtod(parts[2], &scaling.high_frequency_factor) &&
+      absl::SimpleAtoi(parts[3], &scaling.original_tokens) &&
+      scaling.factor >= 1 && scaling.low_frequency_factor > 0 &&
+      scaling.high_frequency_factor > scaling.low_frequency_factor &&
+      scaling.original_tokens > 0) {
+    return scaling;
+  }
+  checks.Complain(absl::StrCat(
+      "--rope_scaling=", text,
+      ": must be a factor of at least 1, a low and a greater high frequency "
+      "factor, and a number of tokens: 8,1,4,8192"));
+  return std::nullopt;
+}
+
+ModelConfig ModelFromFlags(FlagChecks& checks) {
   return {.name = absl::GetFlag(FLAGS_model),
           .size = absl::GetFlag(FLAGS_model_size),
           .depth = absl::GetFlag(FLAGS_depth),
@@ -198,8 +248,17 @@ ModelConfig ModelFromFlags() {
           .input_width = absl::GetFlag(FLAGS_input_width),
           .classes = absl::GetFlag(FLAGS_classes),
           .sequence_length = absl::GetFlag(FLAGS_sequence_length),
+          .vocabulary = absl::GetFlag(FLAGS_vocabulary),
           .dropout = absl::GetFlag(FLAGS_dropout),
-          .tied_head = absl::GetFlag(FLAGS_tied_head)};
+          .tied_head = absl::GetFlag(FLAGS_tied_head),
+          .heads = absl::GetFlag(FLAGS_heads),
+          .kv_heads = absl::GetFlag(FLAGS_kv_heads),
+          .head_width = absl::GetFlag(FLAGS_head_width),
+          .ffn_width = absl::GetFlag(FLAGS_ffn_width),
+          .qk_norm = absl::GetFlag(FLAGS_qk_norm),
+          .norm_epsilon = absl::GetFlag(FLAGS_norm_epsilon),
+          .rope_theta = absl::GetFlag(FLAGS_rope_theta),
+          .rope_scaling = RopeScalingFromFlag(checks)};
 }
 
 DataConfig DataFromFlags(const ModelSpec& model, FlagChecks& checks) {
@@ -320,7 +379,7 @@ absl::StatusOr<int> WorldSizeFromFlags() {
 absl::StatusOr<TrainConfig> TrainConfigFromFlags() {
   FlagChecks checks;
   TrainConfig config;
-  config.model = ModelFromFlags();
+  config.model = ModelFromFlags(checks);
   ASSIGN_OR_RETURN(ModelSpec model, MakeModelSpec(config.model));
   config.data = DataFromFlags(model, checks);
   config.optimizer = OptimizerFromFlags(model, checks);

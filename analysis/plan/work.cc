@@ -450,7 +450,8 @@ Work LayerWork::Of(const Stage& stage) const {
 LayerWork WorkOf(const Model& model, const Layout& layout, const Engine& engine,
                  const Cluster& cluster, CostSide side) {
   const TransformerPart part = PartOf(model, layout, engine);
-  const LayerMemory embedding = EmbeddingMemory(part, model.vocabulary),
+  const LayerMemory embedding = EmbeddingMemory(part, model.vocabulary,
+                                                /*positions=*/true),
                     block = BlockMemory(part), norm = NormMemory(part),
                     head = HeadMemory(part, model.vocabulary);
   const KeptTypes types = KeptTypesOf(layout, engine);

@@ -131,6 +131,11 @@ torch::Tensor GatherFromRanks(const torch::Tensor& x, int64_t dim, int64_t size,
   return Apply(Gathered, Part, x, {dim, size}, tp);
 }
 
+torch::Tensor ShareAmongRanks(const torch::Tensor& x, int64_t dim, int64_t size,
+                              const TensorParallel& tp) {
+  return Apply(Gathered, PartOfSum, x, {dim, size}, tp);
+}
+
 torch::Tensor ReduceScatterFromRanks(const torch::Tensor& x, int64_t dim,
                                      const TensorParallel& tp) {
   return Apply(PartOfSum, Gathered, x, {dim, x.size(dim)}, tp);

@@ -69,6 +69,12 @@ torch::Tensor ScatterToRanks(const torch::Tensor& x, int64_t dim,
 torch::Tensor GatherFromRanks(const torch::Tensor& x, int64_t dim, int64_t size,
                               const TensorParallel& tp);
 
+// Forward: all parts along `dim`, `size` in total. Backward: this rank's part
+// of the sum of the ranks' gradients. For divided activations of which each
+// rank uses a different selection.
+torch::Tensor ShareAmongRanks(const torch::Tensor& x, int64_t dim, int64_t size,
+                              const TensorParallel& tp);
+
 // Forward: this rank's part along `dim` of the sum over the ranks. Backward:
 // the gathered gradients of all parts. For the end of divided layers under
 // sequence parallelism (g bar in Korthikanti et al., figure 5).

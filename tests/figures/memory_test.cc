@@ -70,7 +70,7 @@ std::string RowOf(const MemoryParts& parts) {
 TEST_P(MemoryTest, IsAsComputedAndAsTheDryRunSays) {
   const std::string dry =
       OutputOf(GetParam().trainer, Joined(FlagsFor("gpt"), {"--dry_run"}));
-  for (const std::string model : {"gpt", "vit"}) {
+  for (const std::string model : {"gpt", "llama", "vit"}) {
     for (const MemoryRecord& memory : Trained(model)) {
       const MemoryParts &measured = memory.measured,
                         &computed = memory.computed;

@@ -55,6 +55,11 @@ INSTANTIATE_TEST_SUITE_P(
          Against("Single", "UntiedGpt", "Adam",
                  {"Sp2", "Ring2", "Pp2Sp2Recompute", "Zero2", "Zero3"}),
          Against("Single", "Gpt", "Bf16", {"Sp2", "Ring2", "Pp2Tp21f1b"}),
+         Against("Single", "Llama", "Sgd",
+                 {"Sp2", "Tp4", "Ring2", "Ulysses2", "Pp2Sp2Recompute",
+                  "Pp2Zero3"}),
+         Against("Single", "Qwen", "Sgd", {"Sp2", "Ring2", "Pp2Tp21f1b"}),
+         Against("Single", "Llama", "Bf16", {"Sp2"}),
          Against("Single", "OddGpt", "ManyLogitsSgd", {"Sp2"})})),
     NameOfTest);
 

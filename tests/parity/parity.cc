@@ -59,7 +59,7 @@ constexpr Bounds kBf16Bounds = {.weights = 2e-2, .losses = 2e-3};
 
 // Adds tensor, context and pipeline parallelism, compared with one process.
 void AddDividedModels(Campaign& campaign) {
-  for (const char* model : {"Gpt", "UntiedGpt", "Vit", "Mlp"}) {
+  for (const char* model : {"Gpt", "UntiedGpt", "Llama", "Qwen", "Vit", "Mlp"}) {
     const auto against_single = [&](const Names& layouts) {
       for (const char* recipe : {"Sgd", "Adam"})
         campaign.Add(Against("Single", model, recipe, layouts));
@@ -81,7 +81,7 @@ constexpr Bounds kFlippingBounds = {.weights = 1e-3, .losses = 1e-4};
 // Adds sharded data parallelism, compared with replicas on the same examples,
 // and its stages with each other.
 void AddShardedModels(Campaign& campaign) {
-  for (const char* model : {"Gpt", "Vit", "Cnn", "Mlp"}) {
+  for (const char* model : {"Gpt", "Llama", "Vit", "Cnn", "Mlp"}) {
     const auto against = [&](const char* base, const char* recipe,
                              const Names& layouts, const Bounds& bounds) {
       campaign.Add(Against(base, model, recipe, layouts, bounds));

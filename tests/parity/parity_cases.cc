@@ -21,6 +21,7 @@ const std::map<std::string, Flags>& Models() {
   static const auto* const kModels = [] {
     const Flags gpt = {"--model=gpt", "--depth=2", "--width=128",
                        "--sequence_length=32"};
+    const Flags llama = {"--model=llama", "--depth=2", "--sequence_length=32"};
     return new std::map<std::string, Flags>{
         {"Gpt", gpt},
         {"UntiedGpt", Joined(gpt, {"--tied_head=false"})},
@@ -28,6 +29,10 @@ const std::map<std::string, Flags>& Models() {
         {"OddGpt",
          {"--model=gpt", "--model_size=gpt2", "--depth=1", "--width=128",
           "--sequence_length=31"}},
+        // Two ranks along tp share the key and value heads, four have a half.
+        {"Llama", llama},
+        {"Qwen",
+         Joined(llama, {"--qk_norm=true", "--kv_heads=1", "--tied_head=true"})},
         // 65 tokens do not divide evenly among the ranks.
         {"Vit", {"--model=vit", "--depth=2", "--width=128"}},
         // Two pairs of layers along tp,

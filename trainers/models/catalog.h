@@ -43,6 +43,17 @@ absl::StatusOr<ModelSpec> MpMlpSpec(const ModelConfig& config);
 // 0.02^2), those that write to the residual stream divided by sqrt(2 depth).
 absl::StatusOr<ModelSpec> GptSpec(const ModelConfig& config);
 
+// Llama (Touvron et al. 2023; Grattafiori et al. 2024) and Qwen3 (Yang et al.
+// 2025): decoder-only transformers with RMS norms, rotary positions,
+// grouped-query attention and SwiGLU, without biases. Input tokens int64 [B,
+// T]; output logits [B, T, vocabulary]. Sizes, with their parameters: nano (0.8
+// M; the default), mini (9.9 M), and as published llama3.2-1b (1.24 G),
+// llama3.1-8b (8.03 G), llama3.1-70b (70.6 G), llama3.1-405b (406 G) and
+// qwen3-0.6b (0.60 G), or any other by flags.
+//
+// Layers: embedding, block0 ..., norm, head. Initial weights as gpt's.
+absl::StatusOr<ModelSpec> LlamaSpec(const ModelConfig& config);
+
 // The vision transformer (Dosovitskiy 2020) for 32x32 colour images, in patches
 // of 4x4. Input [B, 3, 32, 32]; output logits [B, 10]. Sizes: nano (4 blocks of
 // 128 features; the default), micro (6 of 192), and of DeiT (Touvron 2021) tiny

@@ -25,8 +25,9 @@ ModelConfig Named(const std::string& name) {
 }
 
 TEST(CatalogTest, KnowsItsNames) {
-  EXPECT_THAT(ModelNames(), ElementsAre("simple_cnn", "linear", "mp_mlp", "mlp",
-                                        "gpt", "vit", "simple_cnn_bn"));
+  EXPECT_THAT(ModelNames(),
+              ElementsAre("simple_cnn", "linear", "mp_mlp", "mlp", "gpt",
+                          "llama", "vit", "simple_cnn_bn"));
   for (const std::string& name : ModelNames())
     EXPECT_EQ(MakeModelSpec(Named(name))->name, name);
 }
@@ -36,7 +37,7 @@ TEST(CatalogTest, UnknownNameListsTheKnownOnes) {
   EXPECT_TRUE(absl::IsNotFound(status));
   EXPECT_EQ(status.message(),
             "--model=resnet: no such model; known: simple_cnn, linear, mp_mlp, "
-            "mlp, gpt, vit, simple_cnn_bn");
+            "mlp, gpt, llama, vit, simple_cnn_bn");
 }
 
 TEST(CatalogTest, AFieldWithoutUseIsRefusedAsTyped) {
@@ -44,7 +45,7 @@ TEST(CatalogTest, AFieldWithoutUseIsRefusedAsTyped) {
   config.depth = 3;
   EXPECT_EQ(Complaint(config),
             "--depth=3: --model=simple_cnn does not take it; only "
-            "--model=mlp, gpt, vit do");
+            "--model=mlp, gpt, llama, vit do");
   config = Named("vit");
   config.tied_head = false;
   EXPECT_THAT(Complaint(config), HasSubstr("--tied_head=false: --model=vit"));

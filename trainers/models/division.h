@@ -35,11 +35,14 @@ int64_t TokensHere(const SequenceShape& shape, const ModelSplit& split);
 int64_t TokensBetweenLayers(const SequenceShape& shape,
                             const ModelSplit& split);
 
-// Division of a weight along tp: dimension `dim`, of `size` in the whole
-// weight, consists of `blocks` equal consecutive blocks, each of which is
-// divided. 3 blocks: the rows of queries, keys and values.
+// Division of a weight along tp: dimension `dim` of the whole weight consists
+// of consecutive blocks, whose sizes are `blocks`, each of which is divided.
+// Three blocks: the rows of queries, keys and values.
 struct Division {
-  int64_t dim = 0, size = 0, blocks = 1;
+  int64_t size() const;  // of the dimension, in the whole weight
+
+  int64_t dim = 0;
+  std::vector<int64_t> blocks = {};
 };
 
 // A piece of the divided dimension: [here, here + size) of the part is [begin,

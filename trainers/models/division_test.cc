@@ -15,9 +15,10 @@ namespace {
 
 TEST(DivisionTest, PartsMakeTheWholeAgain) {
   const torch::Tensor whole = at::rand({12, 5});
-  const std::vector<Division> divisions = {{.dim = 0, .size = 12},
-                                           {.dim = 0, .size = 12, .blocks = 3},
-                                           {.dim = 1, .size = 5}};
+  const std::vector<Division> divisions = {{.dim = 0, .blocks = {12}},
+                                           {.dim = 0, .blocks = {4, 4, 4}},
+                                           {.dim = 0, .blocks = {8, 2, 2}},
+                                           {.dim = 1, .blocks = {5}}};
   OnRanks(2, [&](Communicator& comm) {
     const TensorParallel tp{.group = comm.world()};
     for (const Division& division : divisions) {
@@ -29,6 +30,9 @@ TEST(DivisionTest, PartsMakeTheWholeAgain) {
     // The first rank has the first two of each block of 4 rows.
     EXPECT_TRUE(at::equal(PartOf(whole, divisions[1], tp)[2],
                           whole[4 + 2 * tp.place()]));
+    // Four rows of the first block, one of the second.
+    EXPECT_TRUE(
+        at::equal(PartOf(whole, divisions[2], tp)[4], whole[8 + tp.place()]));
   });
 }
 

@@ -52,8 +52,10 @@ std::shared_ptr<Model> Seeded(const ModelSpec& spec,
 torch::Tensor SomeInput(const ModelSpec& spec, int64_t examples) {
   std::vector<int64_t> shape = spec.example_shape;
   shape.insert(shape.begin(), examples);
-  return spec.name == "gpt" ? at::randint(0, spec.num_classes, shape, at::kLong)
-                            : at::randn(shape);
+  return spec.num_classes > 0 && spec.example_shape.size() == 1 &&
+                 spec.target_sequence.has_value()
+             ? at::randint(0, spec.num_classes, shape, at::kLong)
+             : at::randn(shape);
 }
 
 class LayerSpecTest : public ::testing::TestWithParam<ModelConfig> {
@@ -133,6 +135,17 @@ std::vector<ModelConfig> Configs() {
   vit.name = "vit";
   vit.depth = 2;
   vit.width = 64;
+  ModelConfig llama;
+  llama.name = "llama";
+  llama.depth = 2;
+  llama.width = 64;
+  llama.kv_heads = 1;
+  llama.sequence_length = 12;
+  ModelConfig qwen = llama;
+  qwen.tied_head = false;
+  qwen.kv_heads = 2;
+  qwen.qk_norm = true;
+  llama.tied_head = true;
   return {{.name = "simple_cnn"},
           {.name = "simple_cnn_bn"},
           {.name = "linear"},
@@ -141,16 +154,17 @@ std::vector<ModelConfig> Configs() {
           wide_mlp,
           gpt,
           untied,
-          vit};
+          vit,
+          llama,
+          qwen};
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, LayerSpecTest, ::testing::ValuesIn(Configs()),
-                         [](const ::testing::TestParamInfo<ModelConfig>& info) {
-                           return info.param.name +
-                                  (info.param.input_width > 0 ? "_vectors"
-                                                              : "") +
-                                  (info.param.tied_head ? "" : "_untied");
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Models, LayerSpecTest, ::testing::ValuesIn(Configs()),
+    [](const ::testing::TestParamInfo<ModelConfig>& info) {
+      return info.param.name + (info.param.input_width > 0 ? "_vectors" : "") +
+             (info.param.tied_head.value_or(true) ? "" : "_untied");
+    });
 
 // Compares with a file of one line per model: the losses of three steps of SGD
 // at rate 0.1 with torch.nn's own transformer layers

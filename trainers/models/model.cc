@@ -39,6 +39,17 @@ void SeedGenerator(c10::Device device, uint64_t seed) {
   generator.set_current_seed(seed);
 }
 
+std::string IfGiven(std::optional<bool> value) {
+  return value.has_value() ? (*value ? "true" : "false") : "";
+}
+
+std::string IfGiven(const std::optional<RopeScaling>& scaling) {
+  if (!scaling.has_value()) return "";
+  return absl::StrCat(scaling->factor, ",", scaling->low_frequency_factor, ",",
+                      scaling->high_frequency_factor, ",",
+                      scaling->original_tokens);
+}
+
 std::string AboveOne(int size) { return size > 1 ? absl::StrCat(size) : ""; }
 
 // Returns the fields of ModelConfig that not all models use: flag names and
@@ -51,8 +62,17 @@ std::vector<std::pair<std::string, std::string>> OptionsOf(
           {"input_width", absl::StrCat(config.input_width)},
           {"classes", absl::StrCat(config.classes)},
           {"sequence_length", absl::StrCat(config.sequence_length)},
+          {"vocabulary", absl::StrCat(config.vocabulary)},
           {"dropout", absl::StrCat(config.dropout)},
-          {"tied_head", config.tied_head ? "" : "false"},
+          {"tied_head", IfGiven(config.tied_head)},
+          {"heads", absl::StrCat(config.heads)},
+          {"kv_heads", absl::StrCat(config.kv_heads)},
+          {"head_width", absl::StrCat(config.head_width)},
+          {"ffn_width", absl::StrCat(config.ffn_width)},
+          {"qk_norm", IfGiven(config.qk_norm)},
+          {"norm_epsilon", absl::StrCat(config.norm_epsilon)},
+          {"rope_theta", absl::StrCat(config.rope_theta)},
+          {"rope_scaling", IfGiven(config.rope_scaling)},
           {"tp", AboveOne(config.split.tensor)},
           {"cp", AboveOne(config.split.context)},
           {"sequence_parallel", config.split.sequence ? "true" : ""}};
@@ -72,8 +92,14 @@ const std::vector<Entry>& Entries() {
       {"mlp", MlpSpec, {"depth", "width", "input_width", "classes", "tp"}},
       {"gpt",
        GptSpec,
-       {"model_size", "depth", "width", "sequence_length", "dropout",
-        "tied_head", "tp", "cp", "sequence_parallel"}},
+       {"model_size", "depth", "width", "sequence_length", "vocabulary",
+        "dropout", "tied_head", "tp", "cp", "sequence_parallel"}},
+      {"llama",
+       LlamaSpec,
+       {"model_size", "depth", "width", "sequence_length", "vocabulary",
+        "tied_head", "heads", "kv_heads", "head_width", "ffn_width", "qk_norm",
+        "norm_epsilon", "rope_theta", "rope_scaling", "tp", "cp",
+        "sequence_parallel"}},
       {"vit",
        VitSpec,
        {"model_size", "depth", "width", "dropout", "tp", "cp",

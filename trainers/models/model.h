@@ -17,6 +17,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "trainers/layers/rotary.h"
 #include "trainers/models/division.h"
 #include "trainers/models/memory/layer_memory.h"
 
@@ -25,15 +26,24 @@ namespace rankwise {
 // Zero and empty mean the model's default; models refuse unused fields.
 struct ModelConfig {
   std::string name = "simple_cnn";
-  std::string size = {};        // gpt, vit: name of a size
-  int64_t depth = 0;            // mlp, gpt, vit: hidden layers or blocks
-  int64_t width = 0;            // mlp, gpt, vit: features between layers
+  std::string size = {};        // gpt, llama, vit: name of a size
+  int64_t depth = 0;            // mlp, gpt, llama, vit: hidden layers or blocks
+  int64_t width = 0;            // mlp, gpt, llama, vit: features between layers
   int64_t input_width = 0;      // mlp: features per example
   int64_t classes = 0;          // mlp
-  int64_t sequence_length = 0;  // gpt: tokens per example
+  int64_t sequence_length = 0;  // gpt, llama: tokens per example
+  int64_t vocabulary = 0;       // gpt, llama
   double dropout = 0;           // gpt, vit
-  bool tied_head = true;        // gpt: the head is the token embedding
-  ModelSplit split = {};        // mlp, mp_mlp, gpt, vit
+  // gpt, llama: the head is the token embedding.
+  std::optional<bool> tied_head = {};
+  // llama: attention heads, key and value heads, features of a head and of the
+  // MLP.
+  int64_t heads = 0, kv_heads = 0, head_width = 0, ffn_width = 0;
+  std::optional<bool> qk_norm = {};  // llama: norms of queries and keys
+  double norm_epsilon = 0;           // llama
+  double rope_theta = 0;             // llama: base of the rotary positions
+  std::optional<RopeScaling> rope_scaling = {};  // llama
+  ModelSplit split = {};                         // mlp, mp_mlp, gpt, llama, vit
 };
 
 // A layer as built.

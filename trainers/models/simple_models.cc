@@ -56,10 +56,10 @@ torch::Tensor ForwardDense(torch::nn::LinearImpl& linear,
 void Divide(const torch::nn::LinearImpl& linear, const DenseConfig& config,
             LayerContext& context) {
   if (config.divided == Divided::kColumns) {
-    context.Divide(linear.weight, {.dim = 0, .size = config.outputs});
-    context.Divide(linear.bias, {.dim = 0, .size = config.outputs});
+    context.Divide(linear.weight, {.dim = 0, .blocks = {config.outputs}});
+    context.Divide(linear.bias, {.dim = 0, .blocks = {config.outputs}});
   } else if (config.divided == Divided::kRows) {
-    context.Divide(linear.weight, {.dim = 1, .size = config.inputs});
+    context.Divide(linear.weight, {.dim = 1, .blocks = {config.inputs}});
   }
 }
 

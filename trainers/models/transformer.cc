@@ -6,6 +6,8 @@
 #include <ATen/ops/zeros.h>
 #include <torch/nn/modules/normalization.h>
 
+#include <algorithm>
+#include <cmath>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -37,20 +39,8 @@ torch::nn::LayerNorm Norm(int64_t features, LayerContext& context) {
   return norm;
 }
 
-// Divides the outputs of `linear`, in `blocks` equal blocks, along tp.
-void DivideColumns(const Linear& linear, int64_t blocks,
-                   LayerContext& context) {
-  const int64_t outputs = linear.weight().size(0);
-  const Division division{.dim = 0, .size = outputs, .blocks = blocks};
-  context.Divide(linear.weight(), division);
-  context.Divide(linear.bias(), division);
-}
-
-// Divides its inputs. The bias is added to the sum, on each rank's tokens.
-void DivideRows(const Linear& linear, LayerContext& context) {
-  context.Divide(linear.weight(), {.dim = 1, .size = linear.weight().size(1)});
-  if (context.parallel.tensor.sequence_parallel)
-    context.partial_gradient_parameters.push_back(linear.bias());
+LinearOptions WritesToResidual(const BlockConfig& config) {
+  return {.deviation = config.residual_deviation};
 }
 
 class Attention : public torch::nn::Module {
@@ -63,8 +53,8 @@ class Attention : public torch::nn::Module {
         projection_(register_module(
             "projection",
             std::make_shared<Linear>(config.features, config.features,
-                                     config.residual_deviation))) {
-    DivideColumns(*qkv_, /*blocks=*/3, context);
+                                     WritesToResidual(config)))) {
+    DivideColumns(*qkv_, std::vector<int64_t>(3, config.features), context);
     DivideRows(*projection_, context);
   }
 
@@ -121,8 +111,8 @@ class Mlp : public torch::nn::Module {
         contract_(register_module(
             "contract",
             std::make_shared<Linear>(4 * config.features, config.features,
-                                     config.residual_deviation))) {
-    DivideColumns(*expand_, /*blocks=*/1, context);
+                                     WritesToResidual(config)))) {
+    DivideColumns(*expand_, {4 * config.features}, context);
     DivideRows(*contract_, context);
   }
 
@@ -179,6 +169,8 @@ absl::Status CheckFlags(const ModelConfig& config) {
   RETURN_IF_ERROR(CheckSizeFlag("depth", config.depth, kMostBlocks));
   RETURN_IF_ERROR(CheckSizeFlag("width", config.width, kMostFeatures));
   RETURN_IF_ERROR(
+      CheckSizeFlag("vocabulary", config.vocabulary, kMostFeatures));
+  RETURN_IF_ERROR(
       CheckSizeFlag("sequence_length", config.sequence_length, kMostFeatures));
   if (config.dropout >= 0 && config.dropout < 1) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
@@ -192,6 +184,7 @@ absl::StatusOr<TransformerSize> ChooseSize(
   RETURN_IF_ERROR(CheckFlags(config));
   ASSIGN_OR_RETURN(TransformerSize size, Named(config, sizes));
   if (config.depth > 0) size.depth = config.depth;
+  if (config.vocabulary > 0) size.vocabulary = config.vocabulary;
   if (config.sequence_length > 0) size.sequence_length = config.sequence_length;
   if (config.width > 0) {
     const int64_t head_width = size.width / size.heads;
@@ -206,13 +199,32 @@ absl::StatusOr<TransformerSize> ChooseSize(
   return size;
 }
 
-Linear::Linear(int64_t inputs, int64_t outputs, double deviation)
-    : weight_(
-          register_parameter("weight", Normal({outputs, inputs}, deviation))),
-      bias_(register_parameter("bias", at::zeros({outputs}))) {}
+double ResidualDeviation(int64_t depth) {
+  return kInitialDeviation / std::sqrt(2.0 * static_cast<double>(depth));
+}
+
+Linear::Linear(int64_t inputs, int64_t outputs, const LinearOptions& options)
+    : weight_(register_parameter(
+          "weight", Normal({outputs, inputs}, options.deviation))) {
+  if (options.bias) bias_ = register_parameter("bias", at::zeros({outputs}));
+}
 
 torch::Tensor Linear::Forward(const torch::Tensor& x) const {
   return at::linear(x, weight_, bias_);
+}
+
+void DivideColumns(const Linear& linear, std::vector<int64_t> blocks,
+                   LayerContext& context) {
+  const Division division{.dim = 0, .blocks = std::move(blocks)};
+  context.Divide(linear.weight(), division);
+  if (linear.bias().defined()) context.Divide(linear.bias(), division);
+}
+
+void DivideRows(const Linear& linear, LayerContext& context) {
+  context.Divide(linear.weight(),
+                 {.dim = 1, .blocks = {linear.weight().size(1)}});
+  if (linear.bias().defined() && context.parallel.tensor.sequence_parallel)
+    context.partial_gradient_parameters.push_back(linear.bias());
 }
 
 Embedding::Embedding(int64_t rows, int64_t features)
@@ -234,9 +246,9 @@ absl::Status CheckSplit(const BlockConfig& config) {
                      ": ring attention cannot drop attention weights; give "
                      "--context=ulysses or --dropout=0"));
   }
-  const int64_t heads = config.heads / split.tensor;
-  return CheckContextParallel(config.sequence, heads, /*kv_heads=*/heads,
-                              split.method, split.context);
+  const int64_t kv_heads = std::max<int64_t>(config.kv_heads / split.tensor, 1);
+  return CheckContextParallel(config.sequence, config.heads / split.tensor,
+                              kv_heads, split.method, split.context);
 }
 
 double ExchangesOfTokens(int times, const BlockConfig& config) {

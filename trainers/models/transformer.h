@@ -1,5 +1,5 @@
-// Components of gpt and vit: pre-norm transformer blocks (Vaswani 2017, in the
-// order of GPT-2, Radford 2019), parts of other layers, and named sizes.
+// Components of gpt, llama and vit, and the pre-norm transformer block of gpt
+// and vit (Vaswani 2017, in the order of GPT-2, Radford 2019).
 #ifndef RANKWISE_TRAINERS_MODELS_TRANSFORMER_H_
 #define RANKWISE_TRAINERS_MODELS_TRANSFORMER_H_
 
@@ -32,12 +32,19 @@ absl::StatusOr<TransformerSize> ChooseSize(
 
 // Standard deviation of GPT-2's initial weights; biases begin at 0.
 inline constexpr double kInitialDeviation = 0.02;
+// That of the weights that write to the residual stream of `depth` blocks.
+double ResidualDeviation(int64_t depth);
+
+struct LinearOptions {
+  double deviation = kInitialDeviation;
+  bool bias = true;
+};
 
 // y = x W^T + b, with W drawn from N(0, deviation^2) and b = 0. Parameters
-// weight [outputs, inputs] and bias [outputs].
+// weight [outputs, inputs] and, if it has one, bias [outputs].
 class Linear : public torch::nn::Module {
  public:
-  Linear(int64_t inputs, int64_t outputs, double deviation = kInitialDeviation);
+  Linear(int64_t inputs, int64_t outputs, const LinearOptions& options = {});
   torch::Tensor Forward(const torch::Tensor& x) const;
   const torch::Tensor& weight() const { return weight_; }
   const torch::Tensor& bias() const { return bias_; }
@@ -45,6 +52,13 @@ class Linear : public torch::nn::Module {
  private:
   torch::Tensor weight_, bias_;
 };
+
+// Divides the outputs of `linear` along tp, in blocks of these sizes.
+void DivideColumns(const Linear& linear, std::vector<int64_t> blocks,
+                   LayerContext& context);
+
+// Divides its inputs. The bias is added to the sum, on each rank's tokens.
+void DivideRows(const Linear& linear, LayerContext& context);
 
 // One weight [rows, features], drawn from N(0, kInitialDeviation^2).
 class Embedding : public torch::nn::Module {
@@ -60,9 +74,9 @@ struct BlockConfig {
   SequenceShape sequence;  // of one example
   int64_t features = 0;    // a multiple of `heads`
   int64_t heads = 0;
+  int64_t kv_heads = 0;  // key and value heads; divides `heads`
   ModelSplit split;
   double dropout = 0;  // of attention weights and of both sublayers' outputs
-  // Deviation of the weights that write to the residual stream.
   double residual_deviation = kInitialDeviation;
 };
 
@@ -82,8 +96,8 @@ TransformerPart TransformerPartOf(const BlockConfig& config);
 // normalisation): [B, tokens, features] to the same.
 LayerSpec NormLayer(const std::string& name, const BlockConfig& config);
 
-// Checks `config.split` for gpt and vit: tp must divide the heads, and cp
-// support the sequence and the dropout. InvalidArgument, with the flag as
+// Checks `config.split`: tp must divide the heads, and cp support the sequence,
+// the key and value heads and the dropout. InvalidArgument, with the flag as
 // typed.
 absl::Status CheckSplit(const BlockConfig& config);
 

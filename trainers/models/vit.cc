@@ -171,7 +171,7 @@ absl::StatusOr<ModelSpec> VitSpec(const ModelConfig& config) {
   BlockConfig block;
   block.sequence = {.tokens = kTokens, .causal = false};
   block.features = size.width;
-  block.heads = size.heads;
+  block.heads = block.kv_heads = size.heads;
   block.split = config.split;
   block.dropout = config.dropout;
   RETURN_IF_ERROR(CheckSplit(block));

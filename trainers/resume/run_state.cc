@@ -93,7 +93,7 @@ std::vector<TensorBlock> BlocksOf(const TensorBlock& part,
     TensorBlock& block = blocks.emplace_back(part);
     block.values = part.values.narrow(division.dim, begin - first, end - begin);
     block.offsets[dim] = piece.begin + begin - piece.here;
-    block.whole_shape[dim] = division.size;
+    block.whole_shape[dim] = division.size();
   }
   return blocks;
 }
@@ -154,7 +154,7 @@ absl::StatusOr<std::vector<TensorSource>> WholeTensors(
     const Division* division = Find(model.divisions(), state);
     if (shard != nullptr) source.entry.shape[0] = shard->whole_rows;
     if (division != nullptr)
-      source.entry.shape[static_cast<size_t>(division->dim)] = division->size;
+      source.entry.shape[static_cast<size_t>(division->dim)] = division->size();
     source.values = [=, &sharded, &worker, tensor = state.tensor] {
       torch::Tensor whole =
           shard == nullptr ? tensor : GatherRows(*shard, sharded.group);

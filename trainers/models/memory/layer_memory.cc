@@ -1,5 +1,8 @@
 #include "trainers/models/memory/layer_memory.h"
 
+#include <algorithm>
+#include <utility>
+
 namespace rankwise {
 namespace {
 
@@ -47,6 +50,44 @@ KeptForBackward KeptByBlock(const TransformerPart& part) {
   return kept;
 }
 
+// As above, of llama's block: per token here q values of its rank's queries, kv
+// of the keys and as many of the values that they use, f features of the MLP.
+KeptForBackward KeptByLlamaBlock(const LlamaPart& part) {
+  const TransformerPart& transformer = part.transformer;
+  const auto h = static_cast<double>(transformer.features);
+  const auto ranks = static_cast<double>(transformer.tensor);
+  const double heads = static_cast<double>(transformer.heads) / ranks;
+  const double kv_heads =
+      std::max(static_cast<double>(part.kv_heads) / ranks, 1.0);
+  const double q = heads * static_cast<double>(part.head_width);
+  const double kv = kv_heads * static_cast<double>(part.head_width);
+  const double f = static_cast<double>(part.ffn_width) / ranks;
+  const auto here = static_cast<double>(transformer.tokens_here);
+  const auto between = static_cast<double>(transformer.tokens_between);
+  KeptForBackward kept;
+  // The norms' outputs; queries, keys and values, and attention's output; the
+  // MLP's gate, up and their product.
+  kept.values = between * 2 * h + here * (2 * q + 2 * kv + 3 * f);
+  if (transformer.copies_attention) kept.values += here * q;
+  // The queries and keys before their norms.
+  if (part.qk_norm) kept.values += here * (q + kv);
+  // The norms' inputs, the residual stream.
+  kept.wide_values = between * 2 * h;
+  if (transformer.has_statistics) {
+    kept.wide_values += between * 2;
+    if (part.qk_norm) kept.wide_values += here * (heads + kv_heads);
+    // Attention's row sums, as in KeptByBlock.
+    kept.values += here * heads;
+    kept.cast_values = here * heads;
+  }
+  kept.cast_weights =
+      h * (2 * q +
+           2 * static_cast<double>(part.kv_heads * part.head_width) / ranks +
+           3 * f);
+  kept.until_weight_grad = 4 * between * h;
+  return kept;
+}
+
 }  // namespace
 
 double KeptBytes(const KeptForBackward& kept, double examples,
@@ -61,9 +102,11 @@ double KeptBytes(const KeptForBackward& kept, double examples,
          (types.casts_weights ? types.value_bytes * kept.cast_weights : 0);
 }
 
-LayerMemory EmbeddingMemory(const TransformerPart& part, int64_t vocabulary) {
-  return {.parameters = {TokenWeightShape(part, vocabulary),
-                         {part.tokens, part.features}},
+LayerMemory EmbeddingMemory(const TransformerPart& part, int64_t vocabulary,
+                            bool positions) {
+  ParameterShapes parameters = {TokenWeightShape(part, vocabulary)};
+  if (positions) parameters.push_back({part.tokens, part.features});
+  return {.parameters = std::move(parameters),
           .kept = {.dropout_masks = part.dropout ? part.StreamValues() : 0}};
 }
 
@@ -98,6 +141,32 @@ LayerMemory HeadMemory(const TransformerPart& part, int64_t vocabulary) {
   return {.parameters = {weight},
           .kept = {.values = part.StreamValues(),
                    .cast_weights = static_cast<double>(weight[0] * weight[1])}};
+}
+
+LayerMemory LlamaBlockMemory(const LlamaPart& part) {
+  const TransformerPart& transformer = part.transformer;
+  const int64_t features = transformer.features;
+  const int64_t ranks = transformer.tensor;
+  const int64_t queries = transformer.heads * part.head_width / ranks;
+  const int64_t kv = part.kv_heads * part.head_width / ranks;
+  const int64_t ffn = part.ffn_width / ranks;
+  ParameterShapes parameters = {{features}, {queries + 2 * kv, features}};
+  if (part.qk_norm) {
+    parameters.push_back({part.head_width});
+    parameters.push_back({part.head_width});
+  }
+  parameters.insert(
+      parameters.end(),
+      {{features, queries}, {features}, {2 * ffn, features}, {features, ffn}});
+  return {.parameters = std::move(parameters), .kept = KeptByLlamaBlock(part)};
+}
+
+LayerMemory RmsNormMemory(const TransformerPart& part) {
+  const int64_t statistics = part.has_statistics ? 1 : 0;
+  return {.parameters = {{part.features}},
+          .kept = {.wide_values = static_cast<double>(
+                       part.tokens_between * (part.features + statistics)),
+                   .until_weight_grad = part.StreamValues()}};
 }
 
 }  // namespace rankwise

@@ -66,14 +66,25 @@ struct TransformerPart {
   }
 };
 
-// The layers built by trainers/models/transformer.cc and gpt.cc: an embedding
-// of tokens and positions, a block and a norm.
-LayerMemory EmbeddingMemory(const TransformerPart& part, int64_t vocabulary);
+// The layers built by trainers/models/transformer.cc and vocabulary.cc: an
+// embedding of tokens and, if `positions`, of positions, a block and a norm.
+LayerMemory EmbeddingMemory(const TransformerPart& part, int64_t vocabulary,
+                            bool positions);
 LayerMemory BlockMemory(const TransformerPart& part);
 LayerMemory NormMemory(const TransformerPart& part);
 // The output layer. `parameters` lists its weight even if it is tied to the
 // embedding's. The loss is not included.
 LayerMemory HeadMemory(const TransformerPart& part, int64_t vocabulary);
+
+// One rank's part of llama's block.
+struct LlamaPart {
+  TransformerPart transformer;
+  int64_t kv_heads = 0, head_width = 0, ffn_width = 0;  // of the whole model
+  bool qk_norm = false;
+};
+
+LayerMemory LlamaBlockMemory(const LlamaPart& part);
+LayerMemory RmsNormMemory(const TransformerPart& part);
 
 }  // namespace rankwise
 
