@@ -79,7 +79,8 @@ TRAINER_FLAG(
     "synthetic, cifar10, linear, regression, tokens or text; if empty, the "
     "model's own");
 TRAINER_FLAG(kLosses, std::string, data_dir, "",
-             "folder of the dataset's files; for text, the file");
+             "folder of the dataset's files; for text, the file; for tokens, "
+             "either, or if empty, tokens are generated");
 TRAINER_FLAG(kLosses, int64_t, train_size, 50000,
              "training examples; a file dataset uses its first ones");
 TRAINER_FLAG(kSpeed, int64_t, test_size, 10000, "test examples");
@@ -213,9 +214,9 @@ FlagValues ValuesOfFlags(const TrainConfig& config) {
   values.losses["dataset"] = config.data.dataset;
   values.losses["optimizer"] = config.optimizer.name;
   values.losses["lr"] = absl::UnparseFlag(config.optimizer.learning_rate);
-  // Image files are the same in every folder; text files differ.
+  // Image files are the same in every folder; text and token files differ.
   values.losses["data_dir"] =
-      config.data.dataset == "text" ? config.data.data_dir : "";
+      config.data.dataset == "cifar10" ? "" : config.data.data_dir;
   return values;
 }
 

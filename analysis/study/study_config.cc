@@ -277,7 +277,7 @@ absl::Status CheckDataFolder(const std::vector<std::string>& flags) {
     return absl::OkStatus();
   return BadFlag(
       "--data_dir: ",
-      dataset.empty() ? "no model reads files by default"
+      dataset.empty() ? "which dataset's files it holds is not given"
                       : absl::StrCat("--dataset=", dataset, " reads no files"),
       ": pass --dataset=", absl::StrJoin(kFileDatasets, " or --dataset="),
       " too");

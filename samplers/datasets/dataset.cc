@@ -14,10 +14,15 @@ struct Entry {
   bool sequences = false;  // whether examples are token sequences
 };
 
+DatasetOr OpenTokensOrFiles(const DatasetConfig& config, Split split) {
+  return config.data_dir.empty() ? OpenTokens(config, split)
+                                 : OpenTokenFiles(config, split);
+}
+
 constexpr Entry kEntries[] = {
-    {"synthetic", OpenSynthetic},     {"cifar10", OpenCifar10},
-    {"linear", OpenLinearRegression}, {"regression", OpenRegression},
-    {"tokens", OpenTokens, true},     {"text", OpenText, true},
+    {"synthetic", OpenSynthetic},        {"cifar10", OpenCifar10},
+    {"linear", OpenLinearRegression},    {"regression", OpenRegression},
+    {"tokens", OpenTokensOrFiles, true}, {"text", OpenText, true},
 };
 
 absl::Status CheckSizes(const Entry& entry, const DatasetConfig& config,

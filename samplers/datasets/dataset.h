@@ -107,14 +107,16 @@ using DatasetOr = absl::StatusOr<std::unique_ptr<Dataset>>;
 struct DatasetConfig {
   std::string name = "synthetic";  // one of DatasetNames()
   // Path of the files: the folder of `cifar10`; for `text` the file, or a
-  // folder that contains only the file. Unused by other datasets.
+  // folder that contains only the file; for `tokens` a file or a folder, or
+  // empty for generated tokens. Unused by other datasets.
   std::string data_dir = {};
   int64_t train_size = 50000, test_size = 10000;  // examples
   uint64_t seed = 0;                              // of generated datasets
   int64_t sequence_length = 128;  // tokens per example of `tokens` and `text`
-  // `synthetic` only: if `features` > 0, vectors of `features` in `num_classes`
-  // classes instead of images.
-  int64_t features = 0, num_classes = 0;
+  // Of `synthetic` only: if above 0, vectors of `features` instead of images.
+  int64_t features = 0;
+  // Classes of those vectors, or number of token values of files of `tokens`.
+  int64_t num_classes = 0;
 
   int64_t size(Split split) const {
     return split == Split::kTrain ? train_size : test_size;
@@ -194,6 +196,26 @@ DatasetOr OpenCifar10(const DatasetConfig& config, Split split);
 // InvalidArgument: no path, a folder with no or several files, or a split
 // shorter than a window. NotFound: the path does not exist.
 DatasetOr OpenText(const DatasetConfig& config, Split split);
+
+// Opens files of token ids below V = config.num_classes, the vocabulary, as
+// uint16 or uint32, in the format of llm.c (with a header) or nanoGPT (without
+// one: uint16 if V <= 65,536); token_files.cc has the grammar. Each file is cut
+// into non-overlapping windows of T + 1 ids (T tokens and the token after
+// each), without the incomplete last window.
+//
+// data_dir is a folder, in which the train split is the files *train*.bin, in
+// the order of their names, and the test split the other files *val*.bin; or it
+// is one file. Without files for the test split, it is the last tenth of the
+// windows, and the train split the rest.
+//
+// Contains the first windows of `split`, or all if there are fewer: data int64
+// [B, T]; target int64 [B, T], the token after each. Opening checks each file's
+// size, header and first window. InvalidArgument: V < 1, no train file, a file
+// that is empty, shorter than a window, of another size than its header says or
+// of other ids than its format says, an id of V or above in the first window,
+// or an empty split. NotFound: the path does not exist. Gather throws
+// c10::Error for an id of V or above (with the file and the position).
+DatasetOr OpenTokenFiles(const DatasetConfig& config, Split split);
 
 }  // namespace rankwise
 

@@ -8,8 +8,10 @@
 
 namespace rankwise {
 
-// The DatasetNames() for which OpenDataset needs DatasetConfig::data_dir.
-inline constexpr absl::string_view kFileDatasets[] = {"cifar10", "text"};
+// The DatasetNames() that take DatasetConfig::data_dir. Without it, `tokens` is
+// generated and the others cannot be opened.
+inline constexpr absl::string_view kFileDatasets[] = {"cifar10", "text",
+                                                      "tokens"};
 
 inline bool ReadsFiles(absl::string_view dataset) {
   return absl::c_linear_search(kFileDatasets, dataset);

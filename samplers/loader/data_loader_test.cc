@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <fstream>
 #include <memory>
 #include <numeric>
 #include <string>
@@ -21,7 +22,10 @@
 namespace rankwise {
 namespace {
 
+using ::testing::ElementsAreArray;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
+using ::testing::UnorderedElementsAreArray;
 
 at::Tensor RandomImages(at::IntArrayRef shape) {
   return at::randint(256, shape, at::detail::createCPUGenerator(1),
@@ -247,6 +251,72 @@ TEST(DataLoaderTest, SaysWhatTheDatasetThrew) {
                 "making batch 2 failed: example 20 cannot be read");
     }
     EXPECT_EQ(loader.state().position, 2);
+  }
+}
+
+// Writes 100 windows of three tokens and the one after, whose tokens are the
+// window's number, but 200 in window `bad`; returns the path.
+std::string TokenFile(const std::string& name, int64_t bad) {
+  const std::string path = testing::TempDir() + name;
+  std::ofstream file(path, std::ios::binary);
+  for (uint16_t window = 0; window < 100; ++window) {
+    const uint16_t id = window == bad ? uint16_t{200} : window;
+    for (int i = 0; i < 4; ++i)
+      file.write(reinterpret_cast<const char*>(&id), sizeof(id));
+  }
+  return path;
+}
+
+std::unique_ptr<Dataset> TokenWindows(const std::string& path) {
+  return *OpenDataset({.name = "tokens",
+                       .data_dir = path,
+                       .sequence_length = 3,
+                       .num_classes = 100},
+                      Split::kTrain);
+}
+
+// Returns the first token of every example.
+std::vector<int64_t> FirstTokens(const std::vector<Batch>& batches) {
+  std::vector<int64_t> tokens;
+  for (const Batch& batch : batches) {
+    for (int64_t i = 0; i < batch.data.size(0); ++i)
+      tokens.push_back(batch.data.const_data_ptr<int64_t>()[3 * i]);
+  }
+  return tokens;
+}
+
+TEST(DataLoaderTest, GivesEveryWindowOfATokenFileOnceAlsoWhenResumed) {
+  const auto dataset = TokenWindows(TokenFile("tokens.bin", /*bad=*/-1));
+  ASSERT_EQ(dataset->size(), 90);
+  const auto sampler = Shuffled(90);
+  DataLoader loader(dataset.get(), sampler.get(),
+                    {.batch_size = 16, .workers = 2});
+  loader.StartEpoch(3);
+  const std::vector<int64_t> whole = FirstTokens(Drain(loader));
+  std::vector<int64_t> windows(90);
+  std::iota(windows.begin(), windows.end(), int64_t{0});
+  EXPECT_THAT(whole, UnorderedElementsAreArray(windows));
+  EXPECT_NE(whole, windows);  // shuffled
+
+  ASSERT_TRUE(loader.Resume({.epoch = 3, .position = 2}).ok());
+  EXPECT_THAT(FirstTokens(Drain(loader)),
+              ElementsAreArray(whole.begin() + 32, whole.end()));
+}
+
+TEST(DataLoaderTest, AnIdBeyondTheVocabularyEndsTheEpochWithItsPlace) {
+  const std::string path = TokenFile("beyond.bin", /*bad=*/25);
+  const auto dataset = TokenWindows(path);
+  const auto sampler = InOrder(90);
+  for (const int workers : {0, 1, 2}) {
+    DataLoader loader(dataset.get(), sampler.get(),
+                      {.batch_size = 10, .workers = workers});
+    loader.StartEpoch(0);
+    EXPECT_TRUE(loader.Next().ok());
+    EXPECT_TRUE(loader.Next().ok());
+    EXPECT_THAT(std::string(loader.Next().status().message()),
+                StartsWith("making batch 2 failed: tokens: " + path +
+                           " has the id 200 at position 100 (byte offset 200), "
+                           "but the model's vocabulary is 0 .. 99; "));
   }
 }
 

@@ -115,6 +115,8 @@ std::vector<Case> Cases() {
            replay + "MISSING", replay + "BROKEN/run.jsonl", show + "MISSING",
            show + "BROKEN/run.jsonl",
            "trainers/single --dataset=text --model=gpt --data_dir=MISSING",
+           "trainers/single --model=gpt --data_dir=MISSING",
+           "trainers/single --model=gpt --data_dir=EMPTY",
            "trainers/single" + cifar + "MISSING",
            "trainers/single" + cifar + "EMPTY",
            "trainers/ddp --nproc=2" + cifar + "EMPTY"})

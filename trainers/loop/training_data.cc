@@ -82,10 +82,9 @@ absl::StatusOr<DataSplit> OpenSplit(const TrainConfig& config,
                         .seed = config.seed};
   if (const ExampleKind kind = KindOf(model); kind.shape.size() == 1) {
     dataset.sequence_length = kind.shape[0];
-    if (!kind.regression && kind.targets.empty()) {
+    dataset.num_classes = model.num_classes;
+    if (!kind.regression && kind.targets.empty())
       dataset.features = kind.shape[0];
-      dataset.num_classes = model.num_classes;
-    }
   }
   DataSplit opened;
   DatasetOr found = OpenDataset(dataset, split);
