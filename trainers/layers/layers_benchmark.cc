@@ -18,6 +18,9 @@
 #include "trainers/layers/conv_relu_max_pool.h"
 #include "trainers/layers/gelu.h"
 #include "trainers/layers/linear.h"
+#include "trainers/layers/rms_norm.h"
+#include "trainers/layers/rotary.h"
+#include "trainers/layers/swiglu.h"
 
 namespace rankwise {
 namespace {
@@ -27,12 +30,15 @@ at::TensorOptions Type(const benchmark::State& state) {
 }
 
 template <typename Layer>
-void Train(benchmark::State& state, at::IntArrayRef input,
-           at::IntArrayRef output, const Layer& layer) {
+void Train(benchmark::State& state, at::Tensor x, at::IntArrayRef output,
+           const Layer& layer) {
   at::set_num_threads(1);
-  const at::Tensor x = at::randn(input, Type(state)).requires_grad_();
+  x.requires_grad_();
   const at::Tensor gradient = at::randn(output, Type(state));
-  for (auto _ : state) torch::autograd::backward({layer(x)}, {gradient});
+  for (auto _ : state) {
+    x.mutable_grad().reset();
+    torch::autograd::backward({layer(x)}, {gradient});
+  }
 }
 
 template <typename Layer>
@@ -40,7 +46,9 @@ void TrainAttention(benchmark::State& state, const Layer& layer) {
   const int64_t heads = state.range(3), kv_heads = state.range(4),
                 features = state.range(5);
   Train(state,
-        {state.range(1), state.range(2), (heads + 2 * kv_heads) * features},
+        at::randn(
+            {state.range(1), state.range(2), (heads + 2 * kv_heads) * features},
+            Type(state)),
         {state.range(1), state.range(2), heads * features}, layer);
 }
 
@@ -66,14 +74,90 @@ void BM_AtenAttention(benchmark::State& state) {
 }
 
 void BM_TanhGelu(benchmark::State& state) {
-  Train(state, {state.range(1), state.range(2)},
+  Train(state, at::randn({state.range(1), state.range(2)}, Type(state)),
         {state.range(1), state.range(2)}, TanhGelu);
 }
 
 void BM_AtenGelu(benchmark::State& state) {
-  Train(state, {state.range(1), state.range(2)},
+  Train(state, at::randn({state.range(1), state.range(2)}, Type(state)),
         {state.range(1), state.range(2)},
         [](const at::Tensor& x) { return at::gelu(x, "tanh"); });
+}
+
+// A layer of Llama: 8 x 256 tokens of width 384, 6 heads of 64 features, 2
+// key-value heads, MLPs of width 1024.
+constexpr int64_t kWidth = 384, kMlpWidth = 1024, kHeads = 6, kKvHeads = 2,
+                  kQkvWidth = (kHeads + 2 * kKvHeads) * 64;
+
+template <typename Layer>
+void TrainTokens(benchmark::State& state, int64_t in, int64_t out,
+                 const Layer& layer) {
+  Train(state, at::randn({8, 256, in}, Type(state)), {8, 256, out}, layer);
+}
+
+// In bf16 under autocast, with fp32 inputs, as the norms of a transformer.
+template <typename Layer>
+void TrainRmsNorm(benchmark::State& state, const Layer& norm) {
+  const at::Tensor weight = at::ones({kWidth}).requires_grad_();
+  at::autocast::set_autocast_dtype(at::kCPU, at::kBFloat16);
+  at::autocast::set_autocast_enabled(at::kCPU, state.range(0) == 1);
+  Train(state, at::randn({8, 256, kWidth}), {8, 256, kWidth},
+        [&](const at::Tensor& x) { return norm(x, weight); });
+  at::autocast::set_autocast_enabled(at::kCPU, false);
+}
+
+void BM_RmsNorm(benchmark::State& state) {
+  TrainRmsNorm(state, [](const at::Tensor& x, const at::Tensor& weight) {
+    return RmsNorm(x, weight, 1e-5);
+  });
+}
+
+void BM_AtenRmsNorm(benchmark::State& state) {
+  TrainRmsNorm(state, [&](const at::Tensor& x, const at::Tensor& weight) {
+    return at::rms_norm(x, {kWidth}, weight, 1e-5).to(Type(state).dtype());
+  });
+}
+
+void BM_SwiGlu(benchmark::State& state) {
+  TrainTokens(state, 2 * kMlpWidth, kMlpWidth, SwiGlu);
+}
+
+void BM_AtenSwiGlu(benchmark::State& state) {
+  TrainTokens(state, 2 * kMlpWidth, kMlpWidth, [](const at::Tensor& x) {
+    const std::vector<at::Tensor> halves = x.chunk(2, -1);
+    return at::silu(halves[0]) * halves[1];
+  });
+}
+
+RotaryAngles Angles() {
+  return RotaryTable(at::arange(256), /*features=*/64, /*theta=*/5e5);
+}
+
+void BM_Rotary(benchmark::State& state) {
+  const RotaryAngles angles = Angles();
+  TrainTokens(state, kQkvWidth, kQkvWidth, [&](const at::Tensor& x) {
+    return Rotary(x, kHeads, kKvHeads, angles.cos, angles.sin);
+  });
+}
+
+// As in transformers, except for a copy of the values to compare the same work.
+void BM_AtenRotary(benchmark::State& state) {
+  const RotaryAngles angles = Angles();
+  const auto repeated = [&](const at::Tensor& x) {
+    return at::cat({x, x}, -1).unsqueeze(1).to(Type(state).dtype());
+  };
+  const at::Tensor cos = repeated(angles.cos), sin = repeated(angles.sin);
+  const auto rotate = [&](const at::Tensor& x) {
+    const std::vector<at::Tensor> halves = x.chunk(2, -1);
+    return x * cos + at::cat({-halves[1], halves[0]}, -1) * sin;
+  };
+  TrainTokens(state, kQkvWidth, kQkvWidth, [&](const at::Tensor& x) {
+    const std::vector<at::Tensor> parts =
+        x.unflatten(-1, {-1, 64})
+            .split_with_sizes({kHeads, kKvHeads, kKvHeads}, -2);
+    return at::cat({rotate(parts[0]), rotate(parts[1]), parts[2]}, -2)
+        .flatten(-2);
+  });
 }
 
 template <typename Layer>
@@ -146,6 +230,10 @@ void GeluSizes(benchmark::internal::Benchmark* measured) {
   for (const int64_t bf16 : {0, 1}) measured->Args({bf16, 1024, 512});
 }
 
+void Types(benchmark::internal::Benchmark* measured) {
+  measured->Unit(benchmark::kMillisecond)->Arg(0)->Arg(1);
+}
+
 void LinearSizes(benchmark::internal::Benchmark* measured) {
   measured->Unit(benchmark::kMillisecond)->UseRealTime();
   for (const int64_t threads : {1, 2}) {
@@ -163,6 +251,12 @@ BENCHMARK(BM_SelfAttention)->Apply(AttentionSizes);
 BENCHMARK(BM_AtenAttention)->Apply(AttentionSizes);
 BENCHMARK(BM_TanhGelu)->Apply(GeluSizes);
 BENCHMARK(BM_AtenGelu)->Apply(GeluSizes);
+BENCHMARK(BM_RmsNorm)->Apply(Types);
+BENCHMARK(BM_AtenRmsNorm)->Apply(Types);
+BENCHMARK(BM_SwiGlu)->Apply(Types);
+BENCHMARK(BM_AtenSwiGlu)->Apply(Types);
+BENCHMARK(BM_Rotary)->Apply(Types);
+BENCHMARK(BM_AtenRotary)->Apply(Types);
 BENCHMARK(BM_Linear)->Apply(LinearSizes);
 BENCHMARK(BM_AtenLinear)->Apply(LinearSizes);
 

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "trainers/layers/rms_norm.h"
@@ -98,6 +99,8 @@ TEST(RmsNormTest, EqualsItsDefinition) {
     ExpectSame(kRmsNorm, kDefinedRmsNorm,
                {x.to(at::kDouble), weight.to(at::kDouble)});
     ExpectSame(kRmsNorm, kDefinedRmsNorm, {x.transpose(0, 1), weight});
+    EXPECT_EQ(RmsNorm(x.to(at::kHalf), weight, kEpsilon).scalar_type(),
+              at::kHalf);
   }
 }
 

@@ -123,7 +123,9 @@ torch::Tensor RmsNorm(const torch::Tensor& x, const torch::Tensor& weight,
   const at::ScalarType type = AutocastType(x);
   const bool has_loops =
       HasLoops(x) && (type == x.scalar_type() || type == at::kBFloat16);
-  if (!has_loops) return at::rms_norm(x, weight.sizes(), weight, epsilon);
+  if (!has_loops) {
+    return at::rms_norm(x, weight.sizes(), weight.to(x.scalar_type()), epsilon);
+  }
   TORCH_CHECK(weight.dim() == 1 && weight.size(0) == x.size(-1), "RmsNorm of ",
               x.sizes(), " has a weight of ", weight.sizes(),
               "; it must have one value per feature");

@@ -10,7 +10,8 @@ namespace rankwise {
 // features], weight [features], to the shape of x. On a CPU, for fp32 and bf16,
 // computed in fp32 and rounded once to the type of x or, under autocast,
 // autocast's type, in which the next layer reads it; stores x and an fp32 value
-// per row, and cannot be differentiated twice. Otherwise ATen's function.
+// per row, and cannot be differentiated twice. Otherwise ATen's function, whose
+// result has the type of x.
 torch::Tensor RmsNorm(const torch::Tensor& x, const torch::Tensor& weight,
                       double epsilon);
 
