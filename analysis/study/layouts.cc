@@ -85,7 +85,8 @@ absl::Status CheckTensorParallel(const StudyConfig& config) {
     return BadFlag(
         config.layouts.empty() ? "--trainers: " : "--layouts: ", trainer,
         " cuts layers, and --model=", config.model,
-        " has none that can be cut: pass --model=gpt, vit, mlp or mp_mlp");
+        " has none that can be cut: pass --model=gpt, llama, vit, mlp or "
+        "mp_mlp");
   }
   return absl::OkStatus();
 }
@@ -107,7 +108,8 @@ std::optional<plan::Model> Transformer(const StudyConfig& config) {
 // Whether the model supports the mesh, as far as that is known here.
 bool ModelAllows(const StudyConfig& config, const Layout& mesh) {
   if (mesh.tp > 1 && !CanCutLayers(config.model)) return false;
-  if (mesh.cp > 1 && config.model != "gpt") return false;
+  if (mesh.cp > 1 && config.model != "gpt" && config.model != "llama")
+    return false;
   if (const auto gpt = Transformer(config)) {
     // The ring of cp gives each rank two pieces of a sequence.
     return gpt->heads % mesh.tp == 0 && gpt->blocks >= mesh.pp &&

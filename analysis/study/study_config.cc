@@ -35,11 +35,12 @@ ABSL_FLAG(std::string, hosts, "",
 ABSL_FLAG(int64_t, ranks_per_host, 0,
           "ranks on each host of --hosts or of the Slurm allocation (if 0, "
           "Slurm's tasks per node)");
-ABSL_FLAG(std::string, trainers, "single,ddp,model_parallel,pipeline",
-          "trainers to run; single is the base case of the others; also "
-          "data_parallel, whose replicas count as ranks, fsdp, "
-          "tensor_parallel and hybrid, the last two of --model=gpt, vit, mlp "
-          "or mp_mlp");
+ABSL_FLAG(
+    std::string, trainers, "single,ddp,model_parallel,pipeline",
+    "trainers to run; single is the base case of the others; also "
+    "data_parallel, whose replicas count as ranks, fsdp, "
+    "tensor_parallel and hybrid, the last two of --model=gpt, llama, vit, "
+    "mlp or mp_mlp");
 ABSL_FLAG(std::string, zero_stages, "3",
           "ZeRO stages of the trainer fsdp: 1, 2, 3, comma-separated");
 ABSL_FLAG(

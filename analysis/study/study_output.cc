@@ -36,11 +36,12 @@ constexpr const char* kDecisiveOrigin[] = {"cpu_model", "cores",
 
 // Rough processor time of single on one core, per example.
 constexpr std::pair<absl::string_view, double> kSecondsPerExample[] = {
-    {"simple_cnn", 0.6e-3}, {"mlp", 0.15e-3},   {"vit", 5e-3},
-    {"gpt", 11e-3},         {"mp_mlp", 0.4e-3}, {"linear", 1e-6}};
+    {"simple_cnn", 0.6e-3}, {"mlp", 0.15e-3},   {"vit", 5e-3},   {"gpt", 11e-3},
+    {"llama", 11e-3},       {"mp_mlp", 0.4e-3}, {"linear", 1e-6}};
 // Flags that change the size of the named model.
 constexpr absl::string_view kSizes[] = {
-    "--model_size=", "--depth=", "--width=", "--sequence_length="};
+    "--model_size=", "--depth=",      "--width=",
+    "--ffn_width=",  "--vocabulary=", "--sequence_length="};
 constexpr char kRough[] = "a rough guess for an idle EPYC core";
 constexpr double kEfficiency = 0.6;
 // At most 36 rows of --max_seconds=0.1, each with an equally long warm-up.

@@ -88,8 +88,14 @@ const Way kPp2 = {"Pp2", "hybrid", 2, {"--pp=2"}};
 const Way kCp2 = {"Cp2", "hybrid", 2, {"--cp=2"}};
 const Way kPp2Tp2 = {"Pp2Tp2", "hybrid", 4, {"--pp=2", "--tp=2"}};
 
+// Two attention heads that share one key and value head.
+Way Llama(const Way& way) {
+  return {"Llama" + way.name, way.trainer, way.ranks,
+          Joined(way.flags, {"--model=llama", "--kv_heads=1"})};
+}
+
 struct Change {
-  Way from, to;
+  Way from, to, single = kSingle;
 };
 
 std::string NameOf(const ::testing::TestParamInfo<Change>& info) {
@@ -103,10 +109,10 @@ void PrintTo(const Change& change, std::ostream* out) {
 class HybridResumeTest : public ::testing::TestWithParam<Change> {};
 
 TEST_P(HybridResumeTest, GoesOnAsIfItHadNeverStopped) {
-  const auto& [from, to] = GetParam();
+  const auto& [from, to, single] = GetParam();
   const std::string dir = GoOn(to, DirOf(from, kStop));
   const bool same = from.name == to.name;
-  const Way& undisturbed = same ? from : kSingle;
+  const Way& undisturbed = same ? from : single;
   const Losses expected = LossesIn(DirOf(undisturbed, kEnd), undisturbed);
   const Losses losses = LossesIn(dir, to);
   ASSERT_EQ(expected.size(), static_cast<size_t>(kEnd));
@@ -126,7 +132,9 @@ INSTANTIATE_TEST_SUITE_P(
                       Change{kPp2, kTp2}, Change{kCp2, kCp2},
                       Change{kCp2, kSingle}, Change{kSp2, kSp2},
                       Change{kSp2, kCp2}, Change{kSingle, kPp2Tp2},
-                      Change{kPp2Tp2, kPp2Tp2}, Change{kPp2Tp2, kSp2}),
+                      Change{kPp2Tp2, kPp2Tp2}, Change{kPp2Tp2, kSp2},
+                      Change{Llama(kSp2), Llama(kPp2), Llama(kSingle)},
+                      Change{Llama(kCp2), Llama(kTp2), Llama(kSingle)}),
     NameOf);
 
 TEST(HybridExportTest, HasTheNamesAndShapesOfOneProcess) {

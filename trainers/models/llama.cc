@@ -3,6 +3,7 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/ones.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -310,18 +311,17 @@ LayerSpec LastNormLayer(const LlamaConfig& config) {
 }
 
 absl::Status CheckTensorSplit(const LlamaSize& size, int ranks) {
-  RETURN_IF_ERROR(
-      CheckDivides("features of the MLP (--ffn_width)", size.ffn_width, ranks));
   const int64_t most = std::max<int64_t>(size.kv_heads, ranks);
   const int64_t least = std::min<int64_t>(size.kv_heads, ranks);
-  const bool divides =
-      most % least == 0 && (size.kv_heads * size.head_width) % ranks == 0;
-  if (divides) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "tp=", ranks, ": ", size.kv_heads, " key and value heads of ",
-      size.head_width, " features neither divide among ", ranks,
-      " ranks nor have a whole number of ranks each; give another tp or "
-      "--kv_heads"));
+  if (most % least != 0 || size.kv_heads * size.head_width % ranks != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "tp=", ranks, ": ", size.kv_heads, " key and value heads of ",
+        size.head_width, " features neither divide among ", ranks,
+        " ranks nor have a whole number of ranks each; give another tp or "
+        "--kv_heads"));
+  }
+  return CheckDivides("features of the MLP (--ffn_width)", size.ffn_width,
+                      ranks);
 }
 
 }  // namespace
