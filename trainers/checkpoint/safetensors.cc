@@ -348,6 +348,14 @@ absl::StatusOr<TensorSource> SourceOf(const std::string& name,
 }
 
 absl::Status AssignOffsets(std::vector<TensorSource>& sources) {
+  absl::c_sort(sources, [](const TensorSource& a, const TensorSource& b) {
+    return std::pair(FindType(a.entry.dtype), a.entry.name) <
+           std::pair(FindType(b.entry.dtype), b.entry.name);
+  });
+  return SetOffsets(sources);
+}
+
+absl::Status SetOffsets(std::vector<TensorSource>& sources) {
   for (const auto& [entry, values] : sources) {
     if (FindType(entry.dtype) == nullptr) {
       return absl::InvalidArgumentError(absl::StrCat(
@@ -355,10 +363,6 @@ absl::Status AssignOffsets(std::vector<TensorSource>& sources) {
           ", which safetensors files cannot hold here"));
     }
   }
-  absl::c_sort(sources, [](const TensorSource& a, const TensorSource& b) {
-    return std::pair(FindType(a.entry.dtype), a.entry.name) <
-           std::pair(FindType(b.entry.dtype), b.entry.name);
-  });
   int64_t offset = 0;
   for (auto& [entry, values] : sources) {
     const std::optional<int64_t> bytes = SizeBytes(entry);

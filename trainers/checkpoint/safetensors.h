@@ -72,7 +72,10 @@ absl::StatusOr<TensorSource> SourceOf(const std::string& name,
 // I32 U8 BOOL).
 absl::Status AssignOffsets(std::vector<TensorSource>& sources);
 
-// Writes `sources`, ordered by AssignOffsets, to `path`, as ReplaceFile does.
+// Sets the offsets in the given order, of equal or ever narrower types.
+absl::Status SetOffsets(std::vector<TensorSource>& sources);
+
+// Writes `sources`, whose offsets are set, to `path`, as ReplaceFile does.
 // InvalidArgument for a repeated name or text that is not UTF-8. Conventional
 // metadata: {"format", "pt"}. If given, `complete` is called after all values
 // are written, and its result, of equal length, replaces `metadata`.
