@@ -120,13 +120,13 @@ void ReadRope(Fields& rope, HuggingFaceConfig& config) {
     rope.Complain("rope type ", Fields::Shown(type),
                   "; \"default\" and \"llama3\" are supported");
   }
-  config.rope_scaling = {.factor = rope.Positive("factor"),
-                         .low_freq_factor = rope.Positive("low_freq_factor"),
-                         .high_freq_factor = rope.Positive("high_freq_factor"),
-                         .original_max_position_embeddings =
-                             rope.Size("original_max_position_embeddings")};
-  if (config.rope_scaling->high_freq_factor <=
-      config.rope_scaling->low_freq_factor) {
+  config.rope_scaling = {
+      .factor = rope.Positive("factor"),
+      .low_frequency_factor = rope.Positive("low_freq_factor"),
+      .high_frequency_factor = rope.Positive("high_freq_factor"),
+      .original_tokens = rope.Size("original_max_position_embeddings")};
+  if (config.rope_scaling->high_frequency_factor <=
+      config.rope_scaling->low_frequency_factor) {
     rope.Complain("high_freq_factor must be greater than low_freq_factor");
   }
 }
@@ -230,10 +230,10 @@ absl::Status WriteHuggingFaceConfig(const std::string& path,
     json["rope_scaling"] = {
         {"rope_type", "llama3"},
         {"factor", config.rope_scaling->factor},
-        {"low_freq_factor", config.rope_scaling->low_freq_factor},
-        {"high_freq_factor", config.rope_scaling->high_freq_factor},
+        {"low_freq_factor", config.rope_scaling->low_frequency_factor},
+        {"high_freq_factor", config.rope_scaling->high_frequency_factor},
         {"original_max_position_embeddings",
-         config.rope_scaling->original_max_position_embeddings}};
+         config.rope_scaling->original_tokens}};
   }
   return ReplaceFile(path, json.dump(/*indent=*/2) + "\n");
 }

@@ -9,18 +9,12 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "torch/types.h"
+#include "trainers/layers/rotary.h"
 
 namespace rankwise {
 
 // Dimensions of a LlamaForCausalLM or Qwen3ForCausalLM, named as in the file.
 struct HuggingFaceConfig {
-  // Rope type "llama3" (Grattafiori et al. 2024).
-  struct RopeScaling {
-    double factor = 1;
-    double low_freq_factor = 1, high_freq_factor = 4;
-    int64_t original_max_position_embeddings = 0;
-  };
-
   // Whether each head's queries and keys are normalised: Qwen3ForCausalLM.
   bool qk_norm = false;
   int64_t vocab_size = 0;
@@ -33,7 +27,7 @@ struct HuggingFaceConfig {
   int64_t max_position_embeddings = 0;
   double rms_norm_eps = 1e-6;
   double rope_theta = 10'000;
-  std::optional<RopeScaling> rope_scaling = {};
+  std::optional<RopeScaling> rope_scaling = {};  // of rope type "llama3"
   bool tie_word_embeddings = false;
 };
 

@@ -70,10 +70,11 @@ void ExpectEqual(const HuggingFaceConfig& a, const HuggingFaceConfig& b) {
   ASSERT_EQ(a.rope_scaling.has_value(), b.rope_scaling.has_value());
   if (!a.rope_scaling.has_value()) return;
   EXPECT_EQ(a.rope_scaling->factor, b.rope_scaling->factor);
-  EXPECT_EQ(a.rope_scaling->low_freq_factor, b.rope_scaling->low_freq_factor);
-  EXPECT_EQ(a.rope_scaling->high_freq_factor, b.rope_scaling->high_freq_factor);
-  EXPECT_EQ(a.rope_scaling->original_max_position_embeddings,
-            b.rope_scaling->original_max_position_embeddings);
+  EXPECT_EQ(a.rope_scaling->low_frequency_factor,
+            b.rope_scaling->low_frequency_factor);
+  EXPECT_EQ(a.rope_scaling->high_frequency_factor,
+            b.rope_scaling->high_frequency_factor);
+  EXPECT_EQ(a.rope_scaling->original_tokens, b.rope_scaling->original_tokens);
 }
 
 TEST(HuggingFaceConfigTest, ReadsPublishedFiles) {
