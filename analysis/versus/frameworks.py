@@ -18,6 +18,8 @@ def pytorch_command(work, python, program):
                 f"--nproc_per_node={work.world_size}", program, *work.shared_flags()]
     if work.model == "gpt":
         return torchrun + (["--fsdp"] if work.data_parallel else [])
+    if work.model == "llama" and work.world_size:
+        return torchrun + [f"--mode={work.data_parallel or 'tp'}"]
     if work.model == "mlp":
         return torchrun + [f"--schedule={work.schedule}", f"--microbatches={work.micro_batches}"]
     command = [python, program, *work.shared_flags()]
@@ -50,6 +52,8 @@ def can(_):
 
 
 def cannot_of_jax(work):
+    if work.model == "llama":
+        return NOT_COMPARED
     if not work.max_steps:
         return "its program does not evaluate"
     if work.stages > 1:
@@ -58,6 +62,8 @@ def cannot_of_jax(work):
 
 
 def cannot_of_tensorflow(work):
+    if work.model == "llama":
+        return NOT_COMPARED
     if not work.max_steps:
         return "its program does not evaluate"
     if work.model != "cnn":
@@ -66,7 +72,11 @@ def cannot_of_tensorflow(work):
 
 
 def only_sharded(work):
-    return "" if work.data_parallel else NOT_COMPARED
+    return "" if work.data_parallel == "fsdp" else NOT_COMPARED
+
+
+def only_sharded_gpt(work):
+    return only_sharded(work) if work.model == "gpt" else NOT_COMPARED
 
 
 def only_pipelines(work):
@@ -86,14 +96,15 @@ class Framework:
 
 
 FRAMEWORKS = {
-    "pytorch": Framework("PyTorch", "pytorch", {"cnn": "pytorch_cnn.py", "gpt": "pytorch_gpt.py", "mlp": "pytorch_mlp.py"},
+    "pytorch": Framework("PyTorch", "pytorch", {"cnn": "pytorch_cnn.py", "gpt": "pytorch_gpt.py",
+                                                  "llama": "pytorch_llama.py", "mlp": "pytorch_mlp.py"},
                          pytorch_command, knows_exposed=True),
     "jax": Framework("JAX", "jax", {"cnn": "jax_cnn.py", "gpt": "jax_gpt.py"}, jax_command,
                      cannot_of_jax, needs_start=True),
     "tensorflow": Framework("TensorFlow", "tensorflow", {"cnn": "tensorflow_cnn.py"}, started_command,
                             cannot_of_tensorflow, needs_start=True),
     "deepspeed": Framework("DeepSpeed", "deepspeed", {"gpt": "deepspeed_gpt.py"}, deepspeed_command,
-                           only_sharded),
+                           only_sharded_gpt),
 }
 
 
@@ -115,7 +126,7 @@ class PythonProgram:
 
     def run(self, work, folder, save_params=False, sample_memory=False):
         lists = ["losses", "step_seconds"]
-        if work.trainer() == "ddp" and work.model == "cnn" and self.framework.knows_exposed:
+        if work.trainer() == "ddp" and self.framework.knows_exposed:
             lists += ["exposed_seconds"]
         files = {flag: f"{folder}/{flag}" for flag in lists}
         if save_params:
@@ -128,7 +139,7 @@ class PythonProgram:
 
 def tuned_pytorch():
     return dataclasses.replace(FRAMEWORKS["pytorch"], title="PyTorch tuned", flags=("--tuned",),
-                               cannot=lambda work: "" if work.model == "cnn" else NOT_COMPARED)
+                               cannot=lambda work: "" if work.model in ("cnn", "llama") else NOT_COMPARED)
 
 
 def compiled_pytorch():

@@ -120,8 +120,8 @@ def parse_args():
     parser.add_argument("--threads", type=positive, default=cores(),
                         help="threads of a run on one rank (all available cores); other runs use 1 per rank")
     parser.add_argument("--with_tuned", action="store_true",
-                        help="on images also PyTorch with channels-last and fused Adam, without and with "
-                             "torch.compile")
+                        help="on images and llama also PyTorch with its fastest settings (on images channels-last; "
+                             "fused Adam), without and with torch.compile")
     parser.add_argument("--data_dir", help="CIFAR-10 folder (a generated one, in a temporary folder)")
     for name in TRAINERS:
         parser.add_argument(f"--{name}",
@@ -160,8 +160,8 @@ def make_start(python, work, folder):
 
 def make_works(args, python, folder):
     """Returns the cases to run, by name; generates missing data."""
-    data = {"cnn": user_path(args.data_dir) if args.data_dir else "", "gpt": ""}
-    scripts = {"cnn": "make_cifar10_folder.py", "gpt": "make_text.py"}
+    data = {"cnn": user_path(args.data_dir) if args.data_dir else "", "gpt": "", "llama": ""}
+    scripts = {"cnn": "make_cifar10_folder.py", "gpt": "make_text.py", "llama": "make_text.py"}
     works = {}
     for name in args.only:
         kind, options = CASES[name]
@@ -182,8 +182,8 @@ def make_works(args, python, folder):
 
 def make_programs(args, works):
     """Returns the programs, ours first."""
-    names = {work.trainer() for work in works.values()} | ({"ddp"} if "fsdp" in works else set())
-    names |= {"single"} if "pipeline" in names else set()
+    names = {work.trainer() for work in works.values()}
+    names |= ({"ddp"} if "fsdp" in names else set()) | ({"single"} if "pipeline" in names else set())
     trainers = {name: user_path(getattr(args, name)) if getattr(args, name) else trainer(name)
                 for name in names}
     python = {name: find(ENVIRONMENTS[FRAMEWORKS[name].environment]) for name in args.frameworks}
@@ -239,7 +239,7 @@ def print_report(cases, args):
         environment = ENVIRONMENTS[FRAMEWORKS[name].environment]
         versions.append(f"{environment.title} {version_in(find(environment), environment)[0]}")
     batches = ", ".join(f"{case.name} {case.work.batch()}" for case in cases)
-    optimizers = dict.fromkeys({"adam": "Adam", "sgd": "SGD"}[case.work.optimizer] for case in cases)
+    optimizers = dict.fromkeys({"adam": "Adam", "adamw": "AdamW", "sgd": "SGD"}[case.work.optimizer] for case in cases)
     lengths = dict.fromkeys(f"{case.work.max_steps} steps" if case.work.max_steps else "an epoch" for case in cases)
     print(f"\n{', '.join(versions)}; {' or '.join(optimizers)}, {' or '.join(lengths)}; {turns}.\n"
           f"A step's batch: {batches}.")

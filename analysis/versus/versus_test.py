@@ -187,6 +187,47 @@ class Sharded(unittest.TestCase):
         self.assertEqual(ours[1:-1], ddp[1:])
 
 
+class Llama(unittest.TestCase):
+    trainers = {name: f"bin/{name}" for name in versus.TRAINERS}
+
+    def work(self, name):
+        kind, options = CASES[name]
+        return kind(data_dir="text", max_steps=15, **options)
+
+    def test_two_programs_take_the_same_flags(self):
+        for name, trainer, mode in (("llama_fp32", "single", None), ("llama_bf16", "single", None),
+                                    ("llama_ddp", "ddp", "ddp"), ("llama_fsdp", "fsdp", "fsdp"),
+                                    ("llama_tp", "tensor_parallel", "tp")):
+            with self.subTest(case=name):
+                work = self.work(name)
+                ours, theirs = work.rankwise_command(self.trainers), python_command("pytorch", work)
+                self.assertEqual(ours[:2], [f"bin/{trainer}", "--model=llama"])
+                self.assertEqual([flag for flag in work.shared_flags() if flag not in ours or flag not in theirs], [])
+                self.assertEqual([flag for flag in theirs if flag.startswith("--mode=")],
+                                 [f"--mode={mode}"] if mode else [])
+                self.assertEqual("--nproc=2" in ours, mode is not None)
+                self.assertEqual("--nproc_per_node=2" in theirs, mode is not None)
+                self.assertTrue({"--optimizer=adamw", "--weight_decay=0.01"} <= set(ours))
+
+    def test_counts_the_tokens_of_its_size(self):
+        self.assertEqual({name: self.work(name).units_per_step() for name in CASES if name.startswith("llama")},
+                         {"llama_fp32": 2048, "llama_bf16": 2048, "llama_ddp": 2048, "llama_fsdp": 2048,
+                          "llama_tp": 1024})
+        self.assertIn("--model_size=mini", self.work("llama_bf16").shared_flags())
+        self.assertIn("--precision=bf16", self.work("llama_bf16").shared_flags())
+
+    def test_tuned_and_compiled_pytorch(self):
+        able = [[name for name in CASES if name.startswith("llama") and not framework.cannot(self.work(name))]
+                for framework in (tuned_pytorch(), compiled_pytorch())]
+        self.assertEqual(able, [["llama_fp32", "llama_bf16", "llama_ddp", "llama_fsdp", "llama_tp"],
+                                ["llama_fp32", "llama_bf16"]])
+
+    def test_only_sharded_runs_are_compared_with_ddp(self):
+        ddp = other_trainers(self.trainers)[0]
+        self.assertEqual([name for name in ("llama_fp32", "llama_ddp", "llama_fsdp", "llama_tp")
+                          if not ddp.cannot(self.work(name))], ["llama_fsdp"])
+
+
 class Pipeline(unittest.TestCase):
     trainers = {"pipeline": "bin/pipeline", "single": "bin/single"}
 
@@ -297,7 +338,8 @@ class Frameworks(unittest.TestCase):
                 for name, framework in FRAMEWORKS.items()}
         self.assertEqual(able, {
             "pytorch": list(CASES),
-            "jax": [name for name, work in self.works().items() if work.stages == 1 and work.max_steps],
+            "jax": [name for name, work in self.works().items()
+                    if work.stages == 1 and work.max_steps and work.model != "llama"],
             "tensorflow": ["fp32", "bf16", "ddp"], "deepspeed": ["fsdp"]})
         self.assertNotEqual(FRAMEWORKS["tensorflow"].cannot(self.works()["tp"]), NOT_COMPARED)
 
@@ -323,7 +365,8 @@ class Frameworks(unittest.TestCase):
         works = self.works()
         self.assertEqual({name: (work.readers(), work.examples_per_reader()) for name, work in works.items()}, {
             "fp32": (1, 64), "bf16": (1, 64), "ddp": (2, 64), "epoch_fp32": (1, 64), "epoch_bf16": (1, 64), "tp": (1, 8), "tp_sequence": (1, 8),
-            "pp_tp": (1, 16), "fsdp": (2, 8),
+            "pp_tp": (1, 16), "fsdp": (2, 8), "llama_fp32": (1, 8), "llama_bf16": (1, 8),
+            "llama_ddp": (2, 8), "llama_fsdp": (2, 8), "llama_tp": (1, 8),
             "1f1b_32": (1, 256), "1f1b_64": (1, 512), "1f1b_128": (1, 1024),
             "zero_bubble_32": (1, 256), "zero_bubble_64": (1, 512), "zero_bubble_128": (1, 1024)})
 

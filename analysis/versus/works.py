@@ -102,14 +102,44 @@ class GptWork:
         return self.data_parallel or ("hybrid" if self.stages > 1 else "tensor_parallel")
 
     def rankwise_command(self, trainers):
-        command = [trainers[self.trainer()], "--model=gpt", "--dataset=text",
-                   "--eval=false", f"--nproc={self.world_size}", *self.shared_flags()]
+        command = [trainers[self.trainer()], f"--model={self.model}", "--dataset=text",
+                   "--eval=false", *self.shared_flags()]
+        command += [f"--nproc={self.world_size}"] if self.world_size else []
         if self.data_parallel == "fsdp":
             return command + ["--zero=3"]
         if self.stages == 1:
             return command
         return command + [f"--tp={self.world_size // self.stages}", "--schedule=1f1b",
                           "--split=flops", "--tied_head=false"]
+
+
+@dataclasses.dataclass(frozen=True)
+class LlamaWork(GptWork):
+    """A run of a Llama on text: in one process (world_size 0), or on ranks that divide its layers or train on
+    different data."""
+
+    model_size: str = "nano"
+    precision: str = "fp32"
+
+    model = "llama"
+    optimizer = "adamw"
+
+    @property
+    def sequence_tokens(self):
+        return {"nano": 128, "mini": 256}[self.model_size]
+
+    @property
+    def loss_bound(self):
+        return {"fp32": 1e-4, "bf16": 1e-2}[self.precision]  # rounding, which Adam magnifies
+
+    def shared_flags(self):
+        return [*super().shared_flags(), f"--model_size={self.model_size}", f"--precision={self.precision}"]
+
+    def trainer(self):
+        return self.data_parallel or ("tensor_parallel" if self.world_size else "single")
+
+    def rankwise_command(self, trainers):
+        return [*super().rankwise_command(trainers), "--optimizer=adamw", "--weight_decay=0.01"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -176,10 +206,16 @@ CASES = {
     "tp_sequence": (GptWork, {"world_size": 2, "batch_size": 8, "sequence_parallel": True}),
     "pp_tp": (GptWork, {"world_size": 4, "stages": 2, "batch_size": 2, "micro_batches": 8}),
     "fsdp": (GptWork, {"world_size": 2, "batch_size": 8, "data_parallel": "fsdp"}),
+    "llama_fp32": (LlamaWork, {"world_size": 0, "batch_size": 8, "model_size": "mini"}),
+    "llama_bf16": (LlamaWork, {"world_size": 0, "batch_size": 8, "model_size": "mini", "precision": "bf16"}),
+    "llama_ddp": (LlamaWork, {"world_size": 2, "batch_size": 8, "data_parallel": "ddp"}),
+    "llama_fsdp": (LlamaWork, {"world_size": 2, "batch_size": 8, "data_parallel": "fsdp"}),
+    "llama_tp": (LlamaWork, {"world_size": 2, "batch_size": 8}),
 } | {
     f"{schedule}_{batch_size}": (PipelineWork, {"batch_size": batch_size, "schedule": schedule})
     for schedule in ("1f1b", "zero_bubble") for batch_size in (32, 64, 128)
 }
 # Cases that share a table.
 TABLES = (("fp32", "bf16", "ddp"), ("epoch_fp32", "epoch_bf16"), ("tp", "tp_sequence", "pp_tp"), ("fsdp",),
+          tuple(name for name, (kind, _) in CASES.items() if kind is LlamaWork),
           tuple(name for name, (kind, _) in CASES.items() if kind is PipelineWork))

@@ -39,11 +39,11 @@ DEVIATION = 0.02
 class Text(Dataset):
     """Windows of a file's first nine tenths: tokens, and the ones that follow them."""
 
-    def __init__(self, path):
+    def __init__(self, path, tokens=TOKENS):
         data = np.fromfile(path, dtype=np.uint8)
         data = data[:len(data) - len(data) // 10].astype(np.int64)
-        windows = len(data) // (TOKENS + 1)
-        self.windows = torch.from_numpy(data[:windows * (TOKENS + 1)].reshape(windows, TOKENS + 1))
+        windows = len(data) // (tokens + 1)
+        self.windows = torch.from_numpy(data[:windows * (tokens + 1)].reshape(windows, tokens + 1))
 
     def __len__(self):
         return len(self.windows)
