@@ -31,11 +31,10 @@ constexpr absl::string_view kFollowTheWorldSize =
     "accumulate batch_size cp devices dp global_batch_size mesh_order "
     "microbatches nproc pp replicas servers shard_ranks split tp";
 constexpr absl::string_view kSayWhatIsWrittenOrCompared =
-    "async_checkpoint checkpoint_dir checkpoint_every csv dry_run file_store "
-    "keep_checkpoints launch log_dir log_every max_restarts memory on_nan "
-    "oversubscribe peak peak_tflops profile progress record resume trace "
-    "trace_ops "
-    "trace_steps traffic_steps";
+    "async_checkpoint checkpoint_dir checkpoint_every csv dry_run export_dtype "
+    "file_store keep_checkpoints launch log_dir log_every max_restarts memory "
+    "on_nan oversubscribe peak peak_tflops profile progress record resume "
+    "trace trace_ops trace_steps traffic_steps";
 
 bool Names(absl::string_view list, absl::string_view flag) {
   return absl::c_linear_search(

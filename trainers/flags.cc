@@ -21,6 +21,8 @@
 #include "samplers/datasets/file_datasets.h"
 #include "third_party/absl/status_macros.h"
 #include "trainers/flag_rules.h"
+#include "trainers/huggingface/config_file.h"
+#include "trainers/huggingface/model_config.h"
 #include "trainers/models/model.h"
 #include "trainers/peak_flag.h"
 
@@ -74,6 +76,14 @@ TRAINER_FLAG(
     "Llama 3's scaling of the rotary frequencies: factor, low and high "
     "frequency factor, original tokens, such as 8,1,4,8192; if empty, "
     "the model's own");
+TRAINER_FLAG(
+    kLosses, std::string, model_config, "",
+    "config.json of a LlamaForCausalLM or Qwen3ForCausalLM of Hugging Face's "
+    "transformers, whose dimensions llama has unless other flags change them; "
+    "if empty, that of --init_from");
+TRAINER_FLAG(kLosses, std::string, init_from, "",
+             "folder of such a model, whose safetensors files are llama's "
+             "initial weights; if empty, random weights");
 TRAINER_FLAG(
     kLosses, std::string, dataset, "",
     "synthetic, cifar10, linear, regression, tokens or text; if empty, the "
@@ -180,6 +190,8 @@ TRAINER_FLAG(kOutput, bool, progress, true,
              "a progress bar where stdout is a terminal");
 TRAINER_FLAG(kOutput, std::string, checkpoint_dir, "",
              "folder for checkpoints and model.safetensors; if empty, none");
+TRAINER_FLAG(kOutput, std::string, export_dtype, "fp32",
+             "type of the weights in model.safetensors: fp32, bf16 or fp16");
 TRAINER_FLAG(
     kOutput, std::string, checkpoint_every, "0",
     "steps (200) or time (30s, 5m) between checkpoints, in addition to those "
@@ -215,6 +227,8 @@ FlagValues ValuesOfFlags(const TrainConfig& config) {
   values.losses["optimizer"] = config.optimizer.name;
   values.losses["lr"] = absl::UnparseFlag(config.optimizer.learning_rate);
   // Image files are the same in every folder; text and token files differ.
+  values.losses["init_from"] = config.init_from;
+  values.losses["model_config"] = UserPath(absl::GetFlag(FLAGS_model_config));
   values.losses["data_dir"] =
       config.data.dataset == "cifar10" ? "" : config.data.data_dir;
   return values;
@@ -260,6 +274,23 @@ ModelConfig ModelFromFlags(FlagChecks& checks) {
           .norm_epsilon = absl::GetFlag(FLAGS_norm_epsilon),
           .rope_theta = absl::GetFlag(FLAGS_rope_theta),
           .rope_scaling = RopeScalingFromFlag(checks)};
+}
+
+// Fills the fields of a llama that the flags leave unset from --model_config,
+// or from the folder of --init_from.
+absl::Status FillFromFile(ModelConfig& model) {
+  const std::string given = UserPath(absl::GetFlag(FLAGS_model_config));
+  const std::string folder = UserPath(absl::GetFlag(FLAGS_init_from));
+  if (model.name != "llama" || (given.empty() && folder.empty()))
+    return absl::OkStatus();
+  const auto file = ReadHuggingFaceConfig(
+      given.empty() ? absl::StrCat(folder, "/config.json") : given);
+  if (!file.ok()) {
+    return Bad(given.empty() ? "--init_from: " : "--model_config: ",
+               file.status().message());
+  }
+  FillModelConfig(*file, model);
+  return absl::OkStatus();
 }
 
 DataConfig DataFromFlags(const ModelSpec& model, FlagChecks& checks) {
@@ -319,13 +350,22 @@ void ReadInterval(CheckpointConfig& checkpoint, FlagChecks& checks) {
       " steps (200), or a time of at least 1s (30s, 5m)"));
 }
 
+// Returns fp32 for a value that a rule refuses.
+c10::ScalarType ExportTypeFromFlag() {
+  const std::string name = absl::GetFlag(FLAGS_export_dtype);
+  return name == "bf16"   ? c10::ScalarType::BFloat16
+         : name == "fp16" ? c10::ScalarType::Half
+                          : c10::ScalarType::Float;
+}
+
 CheckpointConfig CheckpointFromFlags(FlagChecks& checks) {
   CheckpointConfig checkpoint{
       .dir = UserPath(absl::GetFlag(FLAGS_checkpoint_dir)),
       .async = absl::GetFlag(FLAGS_async_checkpoint),
       .keep = absl::GetFlag(FLAGS_keep_checkpoints),
       .resume = absl::GetFlag(FLAGS_resume),
-      .max_restarts = absl::GetFlag(FLAGS_max_restarts)};
+      .max_restarts = absl::GetFlag(FLAGS_max_restarts),
+      .export_type = ExportTypeFromFlag()};
   ReadInterval(checkpoint, checks);
   checks.FolderOrNew("checkpoint_dir", checkpoint.dir);
   return checkpoint;
@@ -381,6 +421,8 @@ absl::StatusOr<TrainConfig> TrainConfigFromFlags() {
   FlagChecks checks;
   TrainConfig config;
   config.model = ModelFromFlags(checks);
+  RETURN_IF_ERROR(FillFromFile(config.model));
+  config.init_from = UserPath(absl::GetFlag(FLAGS_init_from));
   ASSIGN_OR_RETURN(ModelSpec model, MakeModelSpec(config.model));
   config.data = DataFromFlags(model, checks);
   config.optimizer = OptimizerFromFlags(model, checks);

@@ -299,6 +299,7 @@ class WorkerSteps {
 absl::Status Work(const TrainConfig& config, Role& role) {
   TrainConfig own = config;
   own.checkpoint = {};            // the servers save checkpoints
+  own.init_from.clear();          // and read the initial weights
   own.on_nan = OnNan::kContinue;  // the servers check every loss
   own.evaluate = false;
   ASSIGN_OR_RETURN(std::unique_ptr<TrainingRun> run,

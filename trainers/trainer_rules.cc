@@ -28,6 +28,10 @@ constexpr FlagRule kRules[] = {
     InRange("batch_size", 1, kMostExamples),
     InRange("global_batch_size", 0, kMostExamples),
     InRange("data_workers", 0, 64),
+    Needs("model_config", "model=llama"),
+    Needs("init_from", "model=llama"),
+    Excludes("model_size", "model_config", "the file gives the size"),
+    Excludes("model_size", "init_from", "its config.json gives the size"),
 
     // Training.
     InRange("epochs", 1, kMostEpochs),
@@ -79,6 +83,8 @@ constexpr FlagRule kRules[] = {
     Needs("resume", "checkpoint_dir", "the folder to resume from"),
     Needs("max_restarts", "checkpoint_dir", "the folder to restart from"),
     Needs("checkpoint_every", "checkpoint_dir", "the folder to write to"),
+    OneOf("export_dtype", "fp32|bf16|fp16"),
+    Needs("export_dtype", "checkpoint_dir", "the folder to write to"),
     Needs("trace_ops", "trace", "the file to write to"),
     Needs("trace_steps", "trace", "the file to write to"),
     Needs("traffic_steps", "record", "the file to write to"),

@@ -11,6 +11,7 @@
 #include "nlohmann/json.hpp"
 #include "trainers/checkpoint/safetensors.h"
 #include "trainers/huggingface/config_file.h"
+#include "trainers/huggingface/model_config.h"
 #include "trainers/huggingface/weights_reader.h"
 #include "trainers/loop/optimizer.h"
 #include "trainers/models/model.h"
@@ -28,33 +29,14 @@ std::map<std::string, torch::Tensor> Expected() {
   return {contents->tensors.begin(), contents->tensors.end()};
 }
 
-ModelConfig ToModelConfig(const HuggingFaceConfig& config) {
-  ModelConfig model;
-  model.name = "llama";
-  model.depth = config.num_hidden_layers;
-  model.width = config.hidden_size;
-  model.heads = config.num_attention_heads;
-  model.kv_heads = config.num_key_value_heads;
-  model.head_width = config.head_dim;
-  model.ffn_width = config.intermediate_size;
-  model.vocabulary = config.vocab_size;
-  model.sequence_length = config.max_position_embeddings;
-  model.norm_epsilon = config.rms_norm_eps;
-  model.rope_theta = config.rope_theta;
-  model.rope_scaling = config.rope_scaling;
-  model.qk_norm = config.qk_norm;
-  model.tied_head = config.tie_word_embeddings;
-  return model;
-}
-
 class LlamaGoldenTest : public ::testing::TestWithParam<std::string> {
  protected:
   LlamaGoldenTest() {
     const std::string dir = kFolder + GetParam();
     const auto config = ReadHuggingFaceConfig(dir + "/config.json");
     EXPECT_TRUE(config.ok()) << config.status();
-    ModelConfig llama = ToModelConfig(*config);
-    llama.sequence_length = kTokens;
+    ModelConfig llama{.name = "llama", .sequence_length = kTokens};
+    FillModelConfig(*config, llama);
     model_ = std::make_shared<Model>(*MakeModelSpec(llama));
     const auto weights = HuggingFaceWeights::Open(dir, *config);
     EXPECT_TRUE(weights.ok()) << weights.status();

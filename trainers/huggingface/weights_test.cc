@@ -43,9 +43,10 @@ HuggingFaceConfig Tiny(bool qk_norm, bool tied) {
 Tensors RandomParameters(const HuggingFaceConfig& config) {
   Tensors parameters;
   for (const auto& [name, parameter] : HuggingFaceParameters(config)) {
-    parameters[name] =
-        at::randn(parameter.shape).to(at::kBFloat16).to(at::kHalf);
-    parameters[name] = parameters[name].to(at::kBFloat16).to(at::kFloat);
+    parameters[name] = at::randn(parameter.shape)
+                           .to(at::kBFloat16)
+                           .to(at::kHalf)
+                           .to(at::kFloat);
   }
   return parameters;
 }
@@ -142,6 +143,29 @@ TEST_F(HuggingFaceWeightsTest, FilesHaveTheNamesOfTransformers) {
     ASSERT_EQ(saved.count(name), 1) << name;
     EXPECT_TRUE(saved.at(name).equal(tensor)) << name;
   }
+}
+
+// The values of a whole parameter are gathered from all ranks.
+TEST_F(HuggingFaceWeightsTest, WholeValuesAreRequestedOnceAndInOrder) {
+  const HuggingFaceConfig config = Tiny(/*qk_norm=*/false, /*tied=*/true);
+  std::vector<TensorSource> whole;
+  std::vector<std::string> names, requested;
+  for (const auto& [name, tensor] : RandomParameters(config)) {
+    names.push_back(name);
+    whole.push_back(*SourceOf(name, tensor));
+    whole.back().values = [&requested, name = name, tensor = tensor] {
+      requested.push_back(name);
+      return tensor;
+    };
+  }
+  const auto sources = ToHuggingFace(std::move(whole), config, at::kHalf);
+  ASSERT_TRUE(sources.ok()) << sources.status();
+  for (const TensorSource& source : *sources) {
+    const at::Tensor values = source.values();
+    EXPECT_EQ(values.sizes(), at::IntArrayRef(source.entry.shape));
+    EXPECT_EQ(values.scalar_type(), at::kHalf);
+  }
+  EXPECT_EQ(requested, names);
 }
 
 // Every block of rows and columns, also of rows of several tensors.

@@ -61,6 +61,8 @@ struct CheckpointConfig {
   int keep = 3;
   bool resume = false;
   int max_restarts = 0;  // by rankwise's launcher
+  // Type of the exported weights.
+  c10::ScalarType export_type = c10::ScalarType::Float;
 };
 
 // A trace of a few steps.
@@ -101,6 +103,9 @@ struct FlagValues {
 
 struct TrainConfig {
   ModelConfig model;
+  // Folder of the initial weights of a llama, in Hugging Face's files;
+  // absolute; empty for random weights.
+  std::string init_from;
   DataConfig data;
   OptimizerConfig optimizer;
   CheckpointConfig checkpoint;

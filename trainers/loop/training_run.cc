@@ -27,6 +27,7 @@
 #include "trainers/loop/step_bytes.h"
 #include "trainers/memory/computed_memory.h"
 #include "trainers/memory/measured_memory.h"
+#include "trainers/resume/initial_weights.h"
 #include "trainers/resume/restart.h"
 
 namespace rankwise {
@@ -114,7 +115,11 @@ absl::Status TrainingRun::Start(const NamedTensors& owned,
                                                     *optimizer_, unsharded_);
     }
     step_bytes_ = StepBytes(config_, worker_, spec_, CountElements(owned));
-    RETURN_IF_ERROR(OpenCheckpoints(std::move(sharded)));
+    RETURN_IF_ERROR(OpenCheckpoints(sharded));
+    if (progress_.step == 0 && !config_.init_from.empty()) {
+      RETURN_IF_ERROR(
+          LoadInitialWeights(config_, worker_, *model_, *optimizer_, sharded));
+    }
     return OpenOutputs();
   });
 }

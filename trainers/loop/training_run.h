@@ -54,9 +54,10 @@ class TrainingRun {
       const ModelPlacement& placement = {});
 
   // Makes the optimizer over `owned`, the parameters that this rank updates,
-  // restores the newest checkpoint under --resume, and opens --record. A run
-  // refused so far leaves no record. For parameters in `sharded`, `owned` has
-  // the rows; these are restored and saved.
+  // restores the newest checkpoint under --resume, or else loads the weights of
+  // --init_from, and opens --record. A run refused so far leaves no record. For
+  // parameters in `sharded`, `owned` has the rows; these are restored and
+  // saved.
   absl::Status Start(const NamedTensors& owned, ShardedState sharded = {});
 
   // Completed progress; after Start, that of the restored checkpoint, if any.

@@ -32,6 +32,7 @@ struct ModelConfig {
   int64_t input_width = 0;      // mlp: features per example
   int64_t classes = 0;          // mlp
   int64_t sequence_length = 0;  // gpt, llama: tokens per example
+  int64_t max_positions = 0;    // llama: of config.json, if greater than that
   int64_t vocabulary = 0;       // gpt, llama
   double dropout = 0;           // gpt, vit
   // gpt, llama: the head is the token embedding.

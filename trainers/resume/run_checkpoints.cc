@@ -27,6 +27,9 @@
 #include "third_party/absl/status_macros.h"
 #include "trainers/checkpoint/checkpoint_folder.h"
 #include "trainers/checkpoint/safetensors.h"
+#include "trainers/huggingface/config_file.h"
+#include "trainers/huggingface/model_config.h"
+#include "trainers/huggingface/tensor_names.h"
 #include "trainers/resume/agreement.h"
 #include "trainers/resume/resume_check.h"
 #include "trainers/resume/run_state.h"
@@ -37,6 +40,8 @@ namespace {
 
 constexpr char kConfigKey[] = "config";
 constexpr char kEngineKey[] = "engine";
+// The model that is exported in Hugging Face's layout.
+constexpr char kLlama[] = "llama";
 // Prefix of the checkpoint entries that hold each data-parallel rank's buffers.
 constexpr char kBuffers[] = "rank_buffers.";
 
@@ -102,6 +107,29 @@ absl::StatusOr<int64_t> CheckSaved(const Checkpoint& saved,
   return CheckConfig(
       saved_config == saved.metadata.end() ? "" : saved_config->second,
       LossDecidingConfig(config, worker, total_steps), config, worker);
+}
+
+// Converts tensors of fp32 to `type` as they are written.
+absl::Status ConvertFloats(c10::ScalarType type,
+                           std::vector<TensorSource>& tensors) {
+  for (TensorSource& tensor : tensors) {
+    if (tensor.entry.dtype != c10::ScalarType::Float) continue;
+    tensor.entry.dtype = type;
+    tensor.values = [type, values = std::move(tensor.values)] {
+      return values().to(type);
+    };
+  }
+  return SetOffsets(tensors);
+}
+
+// Writes config.json for programs that load the exported model by it.
+absl::Status DescribeExport(const TrainConfig& config) {
+  if (config.model.name != kLlama) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const HuggingFaceConfig dimensions,
+                   HuggingFaceConfigOf(config.model));
+  return WriteHuggingFaceConfig(
+      absl::StrCat(config.checkpoint.dir, "/config.json"), dimensions,
+      config.checkpoint.export_type);
 }
 
 absl::Status SeeDifferentCheckpoints(const Worker& worker,
@@ -396,6 +424,20 @@ absl::StatusOr<std::optional<CheckpointRecord>> RunCheckpoints::Finish() {
   return record;
 }
 
+absl::Status RunCheckpoints::WriteExport(
+    const std::string& path, std::vector<TensorSource> tensors) const {
+  const c10::ScalarType type = config_.checkpoint.export_type;
+  if (config_.model.name == kLlama) {
+    ASSIGN_OR_RETURN(const HuggingFaceConfig dimensions,
+                     HuggingFaceConfigOf(config_.model));
+    ASSIGN_OR_RETURN(tensors,
+                     ToHuggingFace(std::move(tensors), dimensions, type));
+  } else {
+    RETURN_IF_ERROR(ConvertFloats(type, tensors));
+  }
+  return WriteSafetensors(path, tensors, {{"format", "pt"}});
+}
+
 // Gathering the values is collective: all ranks gather all of them, even if the
 // rank that writes fails.
 absl::Status RunCheckpoints::ExportPart(const std::string& path) {
@@ -411,8 +453,7 @@ absl::Status RunCheckpoints::ExportPart(const std::string& path) {
   const bool writes = worker_.is_of_first_copy(worker_.env.rank) &&
                       worker_.coordinate("tp") == 0;
   const absl::Status written =
-      writes ? WriteSafetensors(path, tensors, {{"format", "pt"}})
-             : absl::OkStatus();
+      writes ? WriteExport(path, tensors) : absl::OkStatus();
   while (made < tensors.size()) tensors[made].values();
   return written;
 }
@@ -430,6 +471,7 @@ absl::Status RunCheckpoints::Export() {
   absl::Status indexed;
   if (worker_.is_first()) {
     if (parts > 1) indexed = SaveSafetensorsIndex(dir, parts);
+    if (indexed.ok()) indexed = DescribeExport(config_);
     if (indexed.ok()) RemoveOtherExports(dir, parts);
   }
   return AgreeOnSuccess(kAttempted, indexed, worker_);

@@ -8,12 +8,14 @@
 #include <future>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "records/record.h"
 #include "trainers/checkpoint/checkpoint.h"
 #include "trainers/checkpoint/folder_lock.h"
+#include "trainers/checkpoint/safetensors.h"
 #include "trainers/loop/config.h"
 #include "trainers/loop/optimizer.h"
 #include "trainers/loop/worker.h"
@@ -100,7 +102,8 @@ class RunCheckpoints {
 
   // Writes the model's full parameters and buffers under their Python names, as
   // .safetensors files, one per rank along pp, without copies of weights that
-  // another rank owns.
+  // another rank owns; those of a llama under the names of Hugging Face's
+  // models, with their config.json.
   absl::Status Export();
 
  private:
@@ -112,6 +115,8 @@ class RunCheckpoints {
                                          double start_seconds);
   absl::StatusOr<Progress> Restore(CheckpointReader& reader);
   absl::Status ExportPart(const std::string& path);
+  absl::Status WriteExport(const std::string& path,
+                           std::vector<TensorSource> tensors) const;
 
   const TrainConfig& config_;
   const int64_t total_steps_;
