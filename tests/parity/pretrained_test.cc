@@ -40,6 +40,8 @@ const std::vector<Layout>& Layouts() {
       {"hybrid", 2, {"--tp=2"}},
       {"hybrid", 4, {"--pp=2", "--tp=2", "--microbatches=2"}},
       {"hybrid", 4, {"--tp=2", "--dp=2", "--zero=3"}},
+      {"data_parallel", 1, {"--replicas=2"}},
+      {"parameter_server", 3, {"--servers=2"}},
   };
   return *kLayouts;
 }
