@@ -40,6 +40,8 @@ const std::vector<Layout>& Layouts() {
       {"hybrid", 2, {"--tp=2"}},
       {"hybrid", 4, {"--pp=2", "--tp=2", "--microbatches=2"}},
       {"hybrid", 4, {"--tp=2", "--dp=2", "--zero=3"}},
+      {"data_parallel", 1, {"--replicas=2"}},
+      {"parameter_server", 3, {"--servers=2"}},
   };
   return *kLayouts;
 }
@@ -103,6 +105,18 @@ TEST(PretrainedTest, ExportsTheTypeAskedForAndReadsItAgain) {
                  .weights);
 }
 
+TEST(PretrainedTest, AConfigurationAloneGivesTheDimensions) {
+  const Trained source = Train("single", 1, Joined(kStill, kTiny));
+  const Trained run =
+      Train("single", 1,
+            Joined(kStill,
+                   {absl::StrCat("--model_config=", source.dir, "/config.json"),
+                    "--depth=1"}));
+  nlohmann::json expected = ConfigIn(source.dir);
+  expected["num_hidden_layers"] = 1;
+  EXPECT_EQ(ConfigIn(run.dir), expected);
+}
+
 TEST(PretrainedTest, RefusesWhatDoesNotFit) {
   const Trained source = Train("single", 1, Joined(kStill, kTiny));
   const std::string from = absl::StrCat("--init_from=", source.dir);
@@ -111,6 +125,7 @@ TEST(PretrainedTest, RefusesWhatDoesNotFit) {
     std::string message;
   } cases[] = {
       {{"--init_from=/no_such_folder"}, "--init_from: /no_such_folder/config"},
+      {{"--model_config=/no_such_file"}, "--model_config: /no_such_file: "},
       {{from, "--depth=3"},
        "--init_from: " + source.dir + ": lacks the tensor model.layers.2."},
       {{from, "--depth=1"}, "which a model of its configuration lacks"},
