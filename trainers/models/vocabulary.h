@@ -20,8 +20,8 @@ LayerSpec EmbeddingLayer(const BlockConfig& block, int64_t vocabulary,
 // Wolf 2017).
 LayerSpec HeadLayer(const BlockConfig& block, int64_t vocabulary, bool tied);
 
-// Sets what a language model with these first and last layers has in common:
-// the shapes of tokens and targets, and the tied weight.
+// Sets the fields of `spec`, which must have all its layers, that follow from
+// its first and last one: shapes of tokens and targets, and the tied weight.
 void DescribeLanguageModel(const BlockConfig& block, int64_t vocabulary,
                            bool tied, ModelSpec& spec);
 

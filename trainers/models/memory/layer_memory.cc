@@ -50,8 +50,8 @@ KeptForBackward KeptByBlock(const TransformerPart& part) {
   return kept;
 }
 
-// As above, of llama's block: per token here q values of its rank's queries, kv
-// of the keys and as many of the values that they use, f features of the MLP.
+// As KeptByBlock, for llama's block: per token, a rank has q features of queries,
+// kv of keys and as many of values, and f of the MLP's hidden layer.
 KeptForBackward KeptByLlamaBlock(const LlamaPart& part) {
   const TransformerPart& transformer = part.transformer;
   const auto h = static_cast<double>(transformer.features);
