@@ -226,9 +226,9 @@ FlagValues ValuesOfFlags(const TrainConfig& config) {
   values.losses["dataset"] = config.data.dataset;
   values.losses["optimizer"] = config.optimizer.name;
   values.losses["lr"] = absl::UnparseFlag(config.optimizer.learning_rate);
-  // Image files are the same in every folder; text and token files differ.
   values.losses["init_from"] = config.init_from;
   values.losses["model_config"] = UserPath(absl::GetFlag(FLAGS_model_config));
+  // Image files are the same in every folder; text and token files differ.
   values.losses["data_dir"] =
       config.data.dataset == "cifar10" ? "" : config.data.data_dir;
   return values;

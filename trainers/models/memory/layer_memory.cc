@@ -50,8 +50,8 @@ KeptForBackward KeptByBlock(const TransformerPart& part) {
   return kept;
 }
 
-// As KeptByBlock, for llama's block: per token, a rank has q features of queries,
-// kv of keys and as many of values, and f of the MLP's hidden layer.
+// As KeptByBlock, for llama's block: per token, a rank has q features of
+// queries, kv of keys and as many of values, and f of the MLP's hidden layer.
 KeptForBackward KeptByLlamaBlock(const LlamaPart& part) {
   const TransformerPart& transformer = part.transformer;
   const auto h = static_cast<double>(transformer.features);
