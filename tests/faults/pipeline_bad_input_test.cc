@@ -175,7 +175,7 @@ std::vector<BadInput> BadModels() {
        "single",
        {"--model=simple_cnn", "--depth=3"},
        "--depth=3: --model=simple_cnn does not take it; only --model=mlp, gpt, "
-       "vit do"},
+       "llama, vit do"},
       {"TextWithoutFile",
        "single",
        {"--model=gpt", "--dataset=text"},
