@@ -1,4 +1,4 @@
-"""Writes a text's token ids for `--dataset=tokens --data_dir=FOLDER`: train.bin and, of the last tenth, val.bin.
+"""Writes a text's token ids for `--dataset=tokens --data_dir=FOLDER`: the last tenth as val.bin, the rest as train.bin.
 
     pip install tokenizers
     python examples/tokenize_text.py TEXT TOKENIZER FOLDER

@@ -50,7 +50,7 @@ TRAINER_FLAG(kLosses, int64_t, sequence_length, 0,
              "tokens per example of gpt or llama; if 0, the model's own");
 TRAINER_FLAG(kLosses, double, dropout, 0, "dropout probability of gpt and vit");
 TRAINER_FLAG(kLosses, int64_t, vocabulary, 0,
-             "different tokens of gpt or llama; if 0, the model's own");
+             "size of the vocabulary of gpt or llama; if 0, the model's own");
 TRAINER_FLAG(kLosses, std::optional<bool>, tied_head, std::nullopt,
              "the output layer of gpt or llama shares the weights of the token "
              "embedding; if not given, the model's own (true for gpt)");
@@ -64,7 +64,7 @@ TRAINER_FLAG(kLosses, int64_t, head_width, 0,
 TRAINER_FLAG(kLosses, int64_t, ffn_width, 0,
              "hidden features of llama's MLP; if 0, the model's own");
 TRAINER_FLAG(kLosses, std::optional<bool>, qk_norm, std::nullopt,
-             "llama normalises the queries and keys of each head, as Qwen3; "
+             "llama normalises the queries and keys of each head, as in Qwen3; "
              "if not given, the model's own");
 TRAINER_FLAG(
     kLosses, double, norm_epsilon, 0,
@@ -78,12 +78,13 @@ TRAINER_FLAG(
     "the model's own");
 TRAINER_FLAG(
     kLosses, std::string, model_config, "",
-    "config.json of a LlamaForCausalLM or Qwen3ForCausalLM of Hugging Face's "
-    "transformers, whose dimensions llama has unless other flags change them; "
-    "if empty, that of --init_from");
-TRAINER_FLAG(kLosses, std::string, init_from, "",
-             "folder of such a model, whose safetensors files are llama's "
-             "initial weights; if empty, random weights");
+    "config.json of a Hugging Face LlamaForCausalLM or Qwen3ForCausalLM, which "
+    "sets llama's dimensions; other flags override them; if empty, that of "
+    "--init_from");
+TRAINER_FLAG(
+    kLosses, std::string, init_from, "",
+    "Hugging Face folder (config.json, safetensors files) with llama's "
+    "initial weights; if empty, random weights");
 TRAINER_FLAG(
     kLosses, std::string, dataset, "",
     "synthetic, cifar10, linear, regression, tokens or text; if empty, the "
@@ -276,8 +277,8 @@ ModelConfig ModelFromFlags(FlagChecks& checks) {
           .rope_scaling = RopeScalingFromFlag(checks)};
 }
 
-// Fills the fields of a llama that the flags leave unset from --model_config,
-// or from the folder of --init_from.
+// Fills the fields of a llama that no flag sets, from --model_config or else
+// from config.json in --init_from.
 absl::Status FillFromFile(ModelConfig& model) {
   const std::string given = UserPath(absl::GetFlag(FLAGS_model_config));
   const std::string folder = UserPath(absl::GetFlag(FLAGS_init_from));

@@ -120,8 +120,8 @@ def parse_args():
     parser.add_argument("--threads", type=positive, default=cores(),
                         help="threads of a run on one rank (all available cores); other runs use 1 per rank")
     parser.add_argument("--with_tuned", action="store_true",
-                        help="on images and llama also PyTorch with its fastest settings (on images channels-last; "
-                             "fused Adam), without and with torch.compile")
+                        help="on images and llama also PyTorch with fused Adam (on images also channels-last), "
+                             "without and with torch.compile")
     parser.add_argument("--data_dir", help="CIFAR-10 folder (a generated one, in a temporary folder)")
     for name in TRAINERS:
         parser.add_argument(f"--{name}",

@@ -20,7 +20,8 @@
 namespace rankwise {
 namespace {
 
-// Of kernels that read a key and value head for each of its query heads.
+// Returns whether ATen has flash kernels for q. They also accept fewer key and
+// value heads than query heads.
 bool RunsFlash(const torch::Tensor& q) {
   constexpr int64_t kMultiple = 8, kMost = 256;
   if (q.is_cpu()) return true;
@@ -29,8 +30,8 @@ bool RunsFlash(const torch::Tensor& q) {
   return is_half && features % kMultiple == 0 && features <= kMost;
 }
 
-// Whether flash kernels sum the gradients of a key and value head over its
-// query heads in fp32 or wider; those of CPUs sum in the type of q.
+// Returns whether flash kernels sum the gradients of a key and value head over
+// its query heads in fp32 or wider; those of CPUs sum in the type of q.
 bool SumsHeadsWidely(const torch::Tensor& q) {
   return RunsFlash(q) && (!q.is_cpu() || q.element_size() > 2);
 }
@@ -160,8 +161,8 @@ torch::Tensor AttendToAll(const torch::Tensor& q, const torch::Tensor& k,
     return at::scaled_dot_product_attention(q, k, v, /*attn_mask=*/{}, dropout,
                                             causal, /*scale=*/{}, is_grouped);
   }
-  // Other kernels of CUDA that do not materialise the scores take equal numbers
-  // of heads.
+  // CUDA's other kernels that do not materialise the scores require equal
+  // numbers of heads.
   return at::scaled_dot_product_attention(q, RepeatHeads(k, q.size(1)),
                                           RepeatHeads(v, q.size(1)),
                                           /*attn_mask=*/{}, dropout, causal);

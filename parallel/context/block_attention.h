@@ -46,7 +46,7 @@ BlockGradients AttendByProductsBackward(const torch::Tensor& gradient,
                                         const BlockAttention& whole,
                                         bool causal);
 
-// at::scaled_dot_product_attention of all keys, differentiable.
+// Returns at::scaled_dot_product_attention of q to all keys. Differentiable.
 torch::Tensor AttendToAll(const torch::Tensor& q, const torch::Tensor& k,
                           const torch::Tensor& v, double dropout, bool causal);
 

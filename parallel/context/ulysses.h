@@ -8,8 +8,8 @@
 
 namespace rankwise {
 
-// ContextAttention in a group of several ranks, which divides the heads, and
-// the key and value heads likewise.
+// ContextAttention in a group of several ranks, among which the query heads and
+// the key and value heads are divided.
 // Forward runs two all-to-alls, one of q, k and v together and one of the
 // result; backward runs the two opposite ones. A rank sends, including its own
 // part, in units of B * features elements per token and head:

@@ -113,9 +113,9 @@ struct DatasetConfig {
   int64_t train_size = 50000, test_size = 10000;  // examples
   uint64_t seed = 0;                              // of generated datasets
   int64_t sequence_length = 128;  // tokens per example of `tokens` and `text`
-  // Of `synthetic` only: if above 0, vectors of `features` instead of images.
+  // If above 0, `synthetic` has vectors of `features` instead of images.
   int64_t features = 0;
-  // Classes of those vectors, or number of token values of files of `tokens`.
+  // Classes of those vectors; vocabulary size of files of `tokens`.
   int64_t num_classes = 0;
 
   int64_t size(Split split) const {
@@ -211,9 +211,9 @@ DatasetOr OpenText(const DatasetConfig& config, Split split);
 // Contains the first windows of `split`, or all if there are fewer: data int64
 // [B, T]; target int64 [B, T], the token after each. Opening checks each file's
 // size, header and first window. InvalidArgument: V < 1, no train file, a file
-// that is empty, shorter than a window, of another size than its header says or
-// of other ids than its format says, an id of V or above in the first window,
-// or an empty split. NotFound: the path does not exist. Gather throws
+// that is empty or shorter than a window, whose size differs from its header's
+// or whose ids seem to be of another width, an id of V or above in the first
+// window, or an empty split. NotFound: the path does not exist. Gather throws
 // c10::Error for an id of V or above (with the file and the position).
 DatasetOr OpenTokenFiles(const DatasetConfig& config, Split split);
 

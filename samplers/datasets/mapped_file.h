@@ -1,4 +1,4 @@
-// The files of datasets: listed, and memory-mapped. Internal to this folder.
+// Lists and memory-maps the files of datasets. Internal to this folder.
 #ifndef RANKWISE_SAMPLERS_DATASETS_MAPPED_FILE_H_
 #define RANKWISE_SAMPLERS_DATASETS_MAPPED_FILE_H_
 

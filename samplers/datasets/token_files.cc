@@ -88,7 +88,7 @@ absl::Status CheckWidth(const TokenFile& file) {
   }
   std::vector<int64_t> ids(std::min<int64_t>(file.size(), 1024));
   file.Read(0, std::ssize(ids), ids.data());
-  int64_t pairs = 0, low = 0, high = 0;  // sums of halves, if ids are uint32
+  int64_t pairs = 0, low = 0, high = 0;  // sums of the halves of uint32 ids
   for (; 2 * pairs + 1 < std::ssize(ids); ++pairs) {
     low += ids[2 * pairs];
     high += ids[2 * pairs + 1];
@@ -136,7 +136,7 @@ struct TokenWindows {
   std::vector<TokenFile> files = {};
   std::vector<int64_t> first_windows = {};  // of each file
   int64_t size = 0;
-  int64_t skipped = 0;  // windows before this split's first
+  int64_t skipped = 0;  // windows before the split
 
   absl::Status Add(TokenFile file) {
     const int64_t windows = file.size() / (sequence_length + 1);

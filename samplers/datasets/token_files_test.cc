@@ -17,7 +17,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// A header of llm.c, 256 int32.
+// Returns llm.c's header of 256 int32.
 std::string Header(int32_t magic, int32_t version, int32_t count) {
   std::vector<int32_t> header(256, 0);
   header[0] = magic, header[1] = version, header[2] = count;
@@ -43,7 +43,7 @@ std::vector<int64_t> Counting(int64_t first, int64_t count) {
   return ids;
 }
 
-// Tests with an empty folder of their own.
+// Gives each test an empty folder.
 class TokenFilesTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -59,7 +59,7 @@ class TokenFilesTest : public testing::Test {
     return path;
   }
 
-  // Opens windows of three tokens and the one after.
+  // Opens windows of three tokens and the token after them.
   static DatasetOr Open(const std::string& path, Split split = Split::kTrain,
                         int64_t vocabulary = 1000) {
     return OpenDataset({.name = "tokens",
@@ -208,7 +208,7 @@ TEST_F(TokenFilesTest, RefusesTheOtherWidth) {
             HasSubstr("does not hold uint32 ids, the width for this "
                       "vocabulary, write it with llm.c's header")));
   EXPECT_TRUE(Open(narrow).ok());
-  // Zeros alone are no sign of another width.
+  // A file of zeros does not seem to hold uint32 ids.
   EXPECT_TRUE(
       Open(Write("zeros.bin", Bytes<uint16_t>(std::vector<int64_t>(40, 0))))
           .ok());

@@ -254,8 +254,8 @@ TEST(DataLoaderTest, SaysWhatTheDatasetThrew) {
   }
 }
 
-// Writes 100 windows of three tokens and the one after, whose tokens are the
-// window's number, but 200 in window `bad`; returns the path.
+// Writes 100 windows of four tokens. Each token is the number of its window,
+// but 200 in window `bad`. Returns the path.
 std::string TokenFile(const std::string& name, int64_t bad) {
   const std::string path = testing::TempDir() + name;
   std::ofstream file(path, std::ios::binary);

@@ -7,7 +7,7 @@
     $PY tests/parity/load_export.py DIR --like=OTHER_DIR    # exits non-zero if the two differ by more than 1e-5
 
 DIR holds config.json and model.safetensors, such as the export of a run with --model=llama. That of a run that began
-with --init_from=OTHER_DIR and took steps with --lr=0 must be like OTHER_DIR.
+with --init_from=OTHER_DIR and took steps with --lr=0 must agree with OTHER_DIR.
 """
 
 import argparse
@@ -27,8 +27,8 @@ def numbers(text):
 def parse_args():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("dir", help="folder with config.json and model.safetensors")
-    parser.add_argument("--ids", type=numbers, default=list(range(32)), help="token ids, by commas (0 to 31)")
-    parser.add_argument("--like", metavar="DIR", help="folder whose logits must be equal")
+    parser.add_argument("--ids", type=numbers, default=list(range(32)), help="token ids, separated by commas (0 to 31)")
+    parser.add_argument("--like", metavar="DIR", help="folder whose logits must agree")
     return parser.parse_args()
 
 

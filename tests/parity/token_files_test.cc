@@ -1,6 +1,6 @@
-// Tests training on files of token ids against training on text: bytes written
+// Compares training on files of token ids with training on text: bytes written
 // as uint16 ids must give the losses and weights of `--dataset=text`, bit by
-// bit; and the end of a run with an id that the model does not know.
+// bit. An id outside the vocabulary must end the run with its position.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -18,8 +18,8 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// 20 windows of 16 tokens and the one after: both datasets hold out the last
-// two for the test split.
+// 20 windows of 16 tokens and the token after them: both datasets hold out the
+// last two for the test split.
 constexpr int kWindow = 17;
 constexpr int kTokens = 20 * kWindow;
 

@@ -87,7 +87,8 @@ TEST(SteadyStepTest, AsksTheDeviceForWhatTheDocumentSays) {
       const std::string counter = kCounters[i];
       const double a_step = (many[i] - few[i]) / kSteps;
       if (counter == "waits") {
-        constexpr double kAnchor = 1.0 / kSteps;  // pipelines', each second
+        // Pipelines anchor the devices' clocks each second.
+        constexpr double kAnchor = 1.0 / kSteps;
         EXPECT_NEAR(a_step, row.counts[i], 1.01 * kAnchor) << counter;
       } else if (counter == "events") {  // created if no event is free
         EXPECT_LE(a_step, 10 + 2 * row.counts[i]) << counter;

@@ -72,7 +72,8 @@ absl::StatusOr<TensorSource> SourceOf(const std::string& name,
 // I32 U8 BOOL).
 absl::Status AssignOffsets(std::vector<TensorSource>& sources);
 
-// Sets the offsets in the given order, of equal or ever narrower types.
+// Sets the offsets in the given order, in which no tensor may have a wider type
+// than the one before it.
 absl::Status SetOffsets(std::vector<TensorSource>& sources);
 
 // Writes `sources`, whose offsets are set, to `path`, as ReplaceFile does.

@@ -16,7 +16,7 @@ using Json = nlohmann::json;
 
 constexpr char kLlama[] = "LlamaForCausalLM", kQwen3[] = "Qwen3ForCausalLM";
 
-// Functions of the parser recurse into nested values; no known field is deep.
+// Bounds the recursion of the JSON library; no known field is nested deeply.
 bool DropDeepValues(int depth, Json::parse_event_t, Json&) {
   constexpr int kDeepest = 16;
   return depth < kDeepest;
@@ -40,8 +40,8 @@ class Fields {
   }
   const absl::Status& status() const { return status_; }
 
-  // Returns a whole number from 1; `otherwise`, if it is one, for a missing
-  // field.
+  // Returns a whole number from 1. A missing field has the value `otherwise`;
+  // it is an error if that is 0.
   int64_t Size(const char* name, int64_t otherwise = 0) {
     constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
     const Json value = (*this)[name];
@@ -52,7 +52,7 @@ class Fields {
     return 1;
   }
 
-  // Does the same for any positive number.
+  // Like Size, for any positive number.
   double Positive(const char* name, double otherwise = 0) {
     const Json value = (*this)[name];
     if (value.is_null() && otherwise > 0) return otherwise;
@@ -147,7 +147,7 @@ absl::Status ReadPositions(Fields& fields, const std::string& path,
 
 void ReadHeads(Fields& fields, HuggingFaceConfig& config) {
   config.num_attention_heads = fields.Size("num_attention_heads");
-  // Only Llama's defaults depend on the other sizes.
+  // Only Llama has defaults that follow from other fields.
   const int64_t heads = config.num_attention_heads;
   const bool divides = !config.qk_norm && config.hidden_size % heads == 0;
   config.num_key_value_heads =

@@ -1,4 +1,4 @@
-// config.json of a folder of Hugging Face's transformers.
+// Reads and writes config.json of Hugging Face's transformers.
 #ifndef RANKWISE_TRAINERS_HUGGINGFACE_CONFIG_FILE_H_
 #define RANKWISE_TRAINERS_HUGGINGFACE_CONFIG_FILE_H_
 
@@ -19,7 +19,7 @@ struct HuggingFaceConfig {
   bool qk_norm = false;
   int64_t vocab_size = 0;
   int64_t hidden_size = 0;
-  int64_t intermediate_size = 0;  // of the MLP's gate
+  int64_t intermediate_size = 0;  // hidden features of the MLP
   int64_t num_hidden_layers = 0;
   int64_t num_attention_heads = 0;
   int64_t num_key_value_heads = 0;  // divides num_attention_heads
@@ -31,8 +31,8 @@ struct HuggingFaceConfig {
   bool tie_word_embeddings = false;
 };
 
-// Reads `path`. InvalidArgument, with the path and the field, for what the
-// models here do not compute: other architectures and activations, biases of
+// Reads `path`. InvalidArgument, with the path and the field, for what our
+// models do not compute: other architectures and activations, biases of
 // attention or MLP, dropout, sliding windows, quantized weights, other types of
 // rotary positions; and for missing or impossible values. Fields that older
 // files leave out have the defaults of transformers. Other fields are ignored.

@@ -9,8 +9,8 @@
 namespace rankwise {
 
 // Sets the fields of `model`, a llama without a size's name, that are unset (0
-// or empty) to the values in `file`. Examples have the positions of the file,
-// but at most 8,192 tokens.
+// or empty) to the values in `file`. An example has as many tokens as the file
+// has positions, but at most 8,192.
 void FillModelConfig(const HuggingFaceConfig& file, ModelConfig& model);
 
 // Returns the dimensions of a llama. InvalidArgument as from ChooseLlamaSize.

@@ -9,7 +9,7 @@
 namespace rankwise {
 namespace {
 
-// A tensor without its first row.
+// Name and shape of a tensor.
 using Part = std::pair<std::string, std::vector<int64_t>>;
 
 HuggingFaceParameter Stacked(std::vector<Part> parts) {

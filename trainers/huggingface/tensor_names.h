@@ -24,7 +24,7 @@ struct HuggingFaceTensor {
 
 struct HuggingFaceParameter {
   std::vector<int64_t> shape;
-  std::vector<HuggingFaceTensor> tensors;  // make up all rows, in order
+  std::vector<HuggingFaceTensor> tensors;  // cover all rows, in order
 };
 
 // Returns the parameters by name ("block0.attention.qkv.weight").

@@ -36,7 +36,8 @@ bool IsRead(c10::ScalarType type) {
   return type == at::kFloat || type == at::kHalf || type == at::kBFloat16;
 }
 
-// Tensors that models of transformers compute or replace.
+// Tensors that transformers ignores: it computes the frequencies, and a tied
+// head is the embedding.
 bool IsIgnored(const std::string& name, const HuggingFaceConfig& config) {
   return absl::EndsWith(name, "rotary_emb.inv_freq") ||
          (config.tie_word_embeddings && name == "lm_head.weight");
@@ -178,7 +179,7 @@ absl::Status HuggingFaceWeights::Read(const TensorBlock& block) const {
   return absl::OkStatus();
 }
 
-// Fills `to` from the rows from `begin` on, and their columns from
+// Fills `to` with the tensor's values from row `begin` and column
 // `first_column` on.
 absl::Status HuggingFaceWeights::ReadRows(const Place& place, int64_t begin,
                                           int64_t first_column,

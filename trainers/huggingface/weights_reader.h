@@ -1,4 +1,4 @@
-// Reads weights from a folder of Hugging Face's transformers.
+// Reads weights from a Hugging Face folder.
 #ifndef RANKWISE_TRAINERS_HUGGINGFACE_WEIGHTS_READER_H_
 #define RANKWISE_TRAINERS_HUGGINGFACE_WEIGHTS_READER_H_
 

@@ -297,7 +297,7 @@ class GroupBackward {
         wide_values_(scratch_.WideTokens()),
         dots_(scratch_.Row()) {}
 
-  // Prepares the keys of a group, whose heads' gradients are summed.
+  // Prepares the keys of a group and starts the sums of its gradients.
   void Start(const Qkv<T>& in) {
     Transpose<T>(shape_.tokens, shape_.features, in.k, keys_t_);
     for (int64_t i = 0; i < shape_.features; ++i) {
@@ -307,8 +307,8 @@ class GroupBackward {
     add_ = false;
   }
 
-  // Computes the gradient of one head's queries, and adds the head's share of
-  // its group's gradients.
+  // Computes the gradient of one head's queries, and adds the head's part to
+  // the gradients of the group's keys and values.
   void Run(const Qkv<T>& in, const Matrix<T>& out, const float* log_sum_exps,
            const Matrix<T>& gradient, const Matrix<T>& query_gradients) {
     const int64_t tokens = shape_.tokens, features = shape_.features;

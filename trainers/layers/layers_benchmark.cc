@@ -140,7 +140,7 @@ void BM_Rotary(benchmark::State& state) {
   });
 }
 
-// As in transformers, except for a copy of the values to compare the same work.
+// As in transformers, plus a copy of the values, which Rotary makes, too.
 void BM_AtenRotary(benchmark::State& state) {
   const RotaryAngles angles = Angles();
   const auto repeated = [&](const at::Tensor& x) {

@@ -21,7 +21,8 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// Rows whose weight gradients are summed together, on any number of threads.
+// Rows of a partial sum of weight gradients. Constant, so that results do not
+// depend on the number of threads.
 constexpr int64_t kBlockRows = 64;
 
 template <typename X, typename Y>
@@ -46,7 +47,7 @@ void Forward(const torch::Tensor& x, const torch::Tensor& weight,
   });
 }
 
-// dweights: [blocks, features], zeros before.
+// dweights: [blocks, features], initially zero.
 template <typename X, typename Y>
 void Backward(const torch::Tensor& dy, const torch::Tensor& x,
               const torch::Tensor& weight, const torch::Tensor& inverse_rms,

@@ -39,7 +39,8 @@ torch::Tensor Scaled(const torch::Tensor& frequencies,
       at::where(wavelengths < original / high, frequencies, between));
 }
 
-// Rotates the first `heads` heads of each token of qkv, which is contiguous.
+// Rotates the first `heads` heads of each token of qkv, which is contiguous,
+// and copies the other heads.
 template <typename T>
 torch::Tensor RunLoops(const torch::Tensor& qkv, int64_t heads,
                        const torch::Tensor& cos, const torch::Tensor& sin,
@@ -62,7 +63,7 @@ torch::Tensor RunLoops(const torch::Tensor& qkv, int64_t heads,
   return out;
 }
 
-// The same by ATen's operations, on any device and in any type.
+// Does the same with ATen's operations, on any device and for any type.
 torch::Tensor RunAten(const torch::Tensor& qkv, int64_t heads,
                       const torch::Tensor& cos, const torch::Tensor& sin,
                       float sign) {

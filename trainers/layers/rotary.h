@@ -8,12 +8,12 @@
 
 namespace rankwise {
 
-// Llama 3's extension of a context, by lower frequencies (Grattafiori et al.
+// Llama 3's extension of the context by lower frequencies (Grattafiori et al.
 // 2024; rope type "llama3" of Hugging Face's transformers).
 struct RopeScaling {
-  // Divides frequencies of wavelengths over original_tokens /
-  // low_frequency_factor; those under original_tokens / high_frequency_factor
-  // stay as they are, and between them the divisor changes gradually.
+  // Divides frequencies whose wavelengths exceed original_tokens /
+  // low_frequency_factor; those of wavelengths under original_tokens /
+  // high_frequency_factor are unchanged, others are interpolated.
   double factor = 8;
   double low_frequency_factor = 1, high_frequency_factor = 4;
   int64_t original_tokens = 8192;  // context of the model before the extension

@@ -26,7 +26,7 @@ inline bool HasLoops(const torch::Tensor& x) {
 // the threads.
 template <typename Run>
 void ForRows(int64_t rows, int64_t width, const Run& run) {
-  constexpr int64_t kValuesPerThread = 32768;  // at least
+  constexpr int64_t kValuesPerThread = 32768;  // minimum
   at::parallel_for(
       0, rows,
       std::max<int64_t>(1, kValuesPerThread / std::max<int64_t>(1, width)),

@@ -103,8 +103,8 @@ struct FlagValues {
 
 struct TrainConfig {
   ModelConfig model;
-  // Folder of the initial weights of a llama, in Hugging Face's files;
-  // absolute; empty for random weights.
+  // Absolute path of a Hugging Face folder with the initial weights of a llama;
+  // empty for random weights.
   std::string init_from;
   DataConfig data;
   OptimizerConfig optimizer;

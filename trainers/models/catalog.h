@@ -46,8 +46,8 @@ absl::StatusOr<ModelSpec> GptSpec(const ModelConfig& config);
 // Llama (Touvron et al. 2023; Grattafiori et al. 2024) and Qwen3 (Yang et al.
 // 2025): decoder-only transformers with RMS norms, rotary positions,
 // grouped-query attention and SwiGLU, without biases. Input tokens int64 [B,
-// T]; output logits [B, T, vocabulary]. Sizes, with their parameters: nano (0.8
-// M; the default), mini (9.6 M), and as published llama3.2-1b (1.24 G),
+// T]; output logits [B, T, vocabulary]. Sizes, by number of parameters: nano
+// (0.8 M; the default), mini (9.6 M), and as published llama3.2-1b (1.24 G),
 // llama3.1-8b (8.03 G), llama3.1-70b (70.6 G), llama3.1-405b (406 G) and
 // qwen3-0.6b (0.60 G), or any other by flags.
 //

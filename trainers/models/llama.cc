@@ -259,7 +259,7 @@ class LlamaBlock : public torch::nn::Module {
   std::shared_ptr<GatedMlp> mlp_;
 };
 
-// Numbers of one example's parts of keys and values exchanged along tp.
+// Returns how many elements of keys and values an example exchanges along tp.
 double ExchangedKeys(const LlamaConfig& config) {
   const BlockConfig& block = config.block;
   if (block.split.tensor <= block.kv_heads) return 0;

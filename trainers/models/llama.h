@@ -16,7 +16,7 @@ struct LlamaSize {
   std::string name;
   int64_t depth = 0, width = 0;
   int64_t heads = 0, kv_heads = 0, head_width = 0;
-  int64_t ffn_width = 0;  // of the gate, and of the product with it
+  int64_t ffn_width = 0;  // hidden features of the MLP
   int64_t vocabulary = 0, sequence_length = 0;
   bool tied_head = false;
   bool qk_norm = false;  // normalises each head's queries and keys, as Qwen3
@@ -26,8 +26,8 @@ struct LlamaSize {
 };
 
 // Returns the size that `config` names, or `nano`, with the fields that
-// `config` overrides. Another width keeps the width of a head, and scales that
-// of the MLP. InvalidArgument, with the flag as typed.
+// `config` overrides. A different width alone keeps head_width and scales
+// ffn_width. InvalidArgument, with the flag as typed.
 absl::StatusOr<LlamaSize> ChooseLlamaSize(const ModelConfig& config);
 
 }  // namespace rankwise

@@ -11,7 +11,8 @@
 namespace rankwise {
 namespace {
 
-// Of Llama 3.1 (Grattafiori et al. 2024) and 3.2, for 128K tokens of context.
+// Returns the scaling of Llama 3.1 (Grattafiori et al. 2024) and 3.2, for 128K
+// tokens of context.
 constexpr RopeScaling Scaling(double factor) {
   return {.factor = factor,
           .low_frequency_factor = 1,

@@ -32,10 +32,10 @@ struct ModelConfig {
   int64_t input_width = 0;      // mlp: features per example
   int64_t classes = 0;          // mlp
   int64_t sequence_length = 0;  // gpt, llama: tokens per example
-  int64_t max_positions = 0;    // llama: of config.json, if greater than that
+  int64_t max_positions = 0;    // llama: of config.json; 0 without one
   int64_t vocabulary = 0;       // gpt, llama
   double dropout = 0;           // gpt, vit
-  // gpt, llama: the head is the token embedding.
+  // gpt, llama: the head shares the weights of the token embedding.
   std::optional<bool> tied_head = {};
   // llama: attention heads, key and value heads, features of a head and of the
   // MLP.

@@ -32,7 +32,8 @@ absl::StatusOr<TransformerSize> ChooseSize(
 
 // Standard deviation of GPT-2's initial weights; biases begin at 0.
 inline constexpr double kInitialDeviation = 0.02;
-// That of the weights that write to the residual stream of `depth` blocks.
+// Returns the deviation of the weights that write to the residual stream of
+// `depth` blocks.
 double ResidualDeviation(int64_t depth);
 
 struct LinearOptions {
@@ -57,7 +58,8 @@ class Linear : public torch::nn::Module {
 void DivideColumns(const Linear& linear, std::vector<int64_t> blocks,
                    LayerContext& context);
 
-// Divides its inputs. The bias is added to the sum, on each rank's tokens.
+// Divides the inputs of `linear` along tp. Its bias, if any, is not divided: it
+// is added to the sum over the ranks, on each rank's tokens.
 void DivideRows(const Linear& linear, LayerContext& context);
 
 // One weight [rows, features], drawn from N(0, kInitialDeviation^2).

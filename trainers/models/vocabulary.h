@@ -21,7 +21,8 @@ LayerSpec EmbeddingLayer(const BlockConfig& block, int64_t vocabulary,
 LayerSpec HeadLayer(const BlockConfig& block, int64_t vocabulary, bool tied);
 
 // Sets the fields of `spec`, which must have all its layers, that follow from
-// its first and last one: shapes of tokens and targets, and the tied weight.
+// the first and the last layer: shapes of tokens and targets, and the tied
+// weight.
 void DescribeLanguageModel(const BlockConfig& block, int64_t vocabulary,
                            bool tied, ModelSpec& spec);
 

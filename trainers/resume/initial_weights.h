@@ -1,4 +1,4 @@
-// Training that begins with given weights.
+// Loads the initial weights that --init_from names.
 #ifndef RANKWISE_TRAINERS_RESUME_INITIAL_WEIGHTS_H_
 #define RANKWISE_TRAINERS_RESUME_INITIAL_WEIGHTS_H_
 
@@ -11,10 +11,9 @@
 
 namespace rankwise {
 
-// Fills the parameters that this rank holds, of a llama, from the Hugging Face
-// folder `config.init_from`; each rank reads only its own part. Collective: if
-// a rank fails, all return the same error, with the flag; as from
-// HuggingFaceWeights.
+// Fills this rank's parameters of a llama from the Hugging Face folder
+// `config.init_from`; each rank reads only its own part. Collective: if a rank
+// fails, all return the same error, one of HuggingFaceWeights' with the flag.
 absl::Status LoadInitialWeights(const TrainConfig& config, const Worker& worker,
                                 const Model& model, const Optimizer& optimizer,
                                 const ShardedState& sharded);

@@ -122,7 +122,7 @@ absl::Status ConvertFloats(c10::ScalarType type,
   return SetOffsets(tensors);
 }
 
-// Writes config.json for programs that load the exported model by it.
+// Writes config.json, without which transformers cannot load the export.
 absl::Status DescribeExport(const TrainConfig& config) {
   if (config.model.name != kLlama) return absl::OkStatus();
   ASSIGN_OR_RETURN(const HuggingFaceConfig dimensions,

@@ -48,7 +48,7 @@ SIZES = {"nano": Size(4, 128, 4, 2, 352, 128), "mini": Size(6, 384, 6, 2, 1024, 
 
 
 def rotary_tables(tokens, features):
-    """Returns cos and sin [tokens, features], of which both halves are equal."""
+    """Returns cos and sin [tokens, features], whose two halves are equal."""
     frequencies = 1.0 / ROPE_THETA ** (torch.arange(0, features, 2).float() / features)
     angles = torch.outer(torch.arange(tokens).float(), frequencies).repeat(1, 2)
     return angles.cos(), angles.sin()
