@@ -114,7 +114,6 @@ void CheckHonoured(Fields& fields) {
 void ReadRope(Fields& rope, HuggingFaceConfig& config) {
   const Json named = rope["rope_type"];
   const Json type = named.is_null() ? rope["type"] : named;
-  rope.Only("partial_rotary_factor", 1, "only 1 is supported");
   if (type.is_null() || type == "default") return;
   if (type != "llama3") {
     rope.Complain("rope type ", Fields::Shown(type),
@@ -139,6 +138,8 @@ absl::Status ReadPositions(Fields& fields, const std::string& path,
   if (!json.is_null() && !json.is_object())
     fields.Complain(name, " is ", Fields::Shown(json), ", not an object");
   Fields rope(json, absl::StrCat(path, ": ", name));
+  for (Fields* holder : {&fields, &rope})
+    holder->Only("partial_rotary_factor", 1, "only 1 is supported");
   ReadRope(rope, config);
   config.rope_theta =
       (is_new ? rope : fields).Positive("rope_theta", config.rope_theta);

@@ -6,6 +6,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
+#include "trainers/huggingface/expect_equal_for_test.h"
 
 namespace rankwise {
 namespace {
@@ -52,29 +53,6 @@ Json Qwen3() {
     "rope_parameters": {"rope_theta": 1000000, "rope_type": "default"},
     "sliding_window": null, "tie_word_embeddings": true,
     "use_sliding_window": false, "vocab_size": 151936})");
-}
-
-void ExpectEqual(const HuggingFaceConfig& a, const HuggingFaceConfig& b) {
-  EXPECT_EQ(a.qk_norm, b.qk_norm);
-  EXPECT_EQ(a.vocab_size, b.vocab_size);
-  EXPECT_EQ(a.hidden_size, b.hidden_size);
-  EXPECT_EQ(a.intermediate_size, b.intermediate_size);
-  EXPECT_EQ(a.num_hidden_layers, b.num_hidden_layers);
-  EXPECT_EQ(a.num_attention_heads, b.num_attention_heads);
-  EXPECT_EQ(a.num_key_value_heads, b.num_key_value_heads);
-  EXPECT_EQ(a.head_dim, b.head_dim);
-  EXPECT_EQ(a.max_position_embeddings, b.max_position_embeddings);
-  EXPECT_EQ(a.rms_norm_eps, b.rms_norm_eps);
-  EXPECT_EQ(a.rope_theta, b.rope_theta);
-  EXPECT_EQ(a.tie_word_embeddings, b.tie_word_embeddings);
-  ASSERT_EQ(a.rope_scaling.has_value(), b.rope_scaling.has_value());
-  if (!a.rope_scaling.has_value()) return;
-  EXPECT_EQ(a.rope_scaling->factor, b.rope_scaling->factor);
-  EXPECT_EQ(a.rope_scaling->low_frequency_factor,
-            b.rope_scaling->low_frequency_factor);
-  EXPECT_EQ(a.rope_scaling->high_frequency_factor,
-            b.rope_scaling->high_frequency_factor);
-  EXPECT_EQ(a.rope_scaling->original_tokens, b.rope_scaling->original_tokens);
 }
 
 TEST(HuggingFaceConfigTest, ReadsPublishedFiles) {
@@ -164,6 +142,8 @@ TEST(HuggingFaceConfigTest, RefusesWhatTheModelsDoNotCompute) {
        "high_freq_factor must be greater than low_freq_factor"},
       {R"({"rope_parameters": {"partial_rotary_factor": 0.5}})",
        "rope_parameters: partial_rotary_factor is 0.5; only 1"},
+      {R"({"partial_rotary_factor": 0.5})",
+       "partial_rotary_factor is 0.5; only 1"},
       {R"({"rope_theta": -1})", "rope_theta is -1; it must be a positive"},
       {R"({"vocab_size": null})",
        "vocab_size is missing; it must be a whole number from 1"},

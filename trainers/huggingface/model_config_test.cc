@@ -1,6 +1,7 @@
 #include "trainers/huggingface/model_config.h"
 
 #include "gtest/gtest.h"
+#include "trainers/huggingface/expect_equal_for_test.h"
 
 namespace rankwise {
 namespace {
@@ -27,22 +28,7 @@ TEST(ModelConfigTest, KeepsEveryValue) {
   EXPECT_EQ(model.sequence_length, 8192);
   const auto config = HuggingFaceConfigOf(model);
   ASSERT_TRUE(config.ok()) << config.status();
-  const HuggingFaceConfig expected = Published();
-  EXPECT_EQ(config->qk_norm, expected.qk_norm);
-  EXPECT_EQ(config->vocab_size, expected.vocab_size);
-  EXPECT_EQ(config->hidden_size, expected.hidden_size);
-  EXPECT_EQ(config->intermediate_size, expected.intermediate_size);
-  EXPECT_EQ(config->num_hidden_layers, expected.num_hidden_layers);
-  EXPECT_EQ(config->num_attention_heads, expected.num_attention_heads);
-  EXPECT_EQ(config->num_key_value_heads, expected.num_key_value_heads);
-  EXPECT_EQ(config->head_dim, expected.head_dim);
-  EXPECT_EQ(config->max_position_embeddings, expected.max_position_embeddings);
-  EXPECT_EQ(config->rms_norm_eps, expected.rms_norm_eps);
-  EXPECT_EQ(config->rope_theta, expected.rope_theta);
-  ASSERT_TRUE(config->rope_scaling.has_value());
-  EXPECT_EQ(config->rope_scaling->factor, 32);
-  EXPECT_EQ(config->rope_scaling->original_tokens, 4096);
-  EXPECT_EQ(config->tie_word_embeddings, expected.tie_word_embeddings);
+  ExpectEqual(*config, Published());
 }
 
 TEST(ModelConfigTest, FieldsThatAreSetStay) {
