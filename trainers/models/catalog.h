@@ -3,9 +3,12 @@
 #define RANKWISE_TRAINERS_MODELS_CATALOG_H_
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "trainers/models/model.h"
 
 namespace rankwise {
@@ -65,6 +68,24 @@ absl::StatusOr<ModelSpec> VitSpec(const ModelConfig& config);
 
 // Returns InvalidArgument naming the flag unless `value` is in 0 .. most.
 absl::Status CheckSizeFlag(const char* flag, int64_t value, int64_t most);
+
+// Returns InvalidArgument: the model has no size `config.size`, but those
+// named.
+absl::Status UnknownSize(const ModelConfig& config,
+                         const std::vector<std::string>& names);
+
+// Returns the size that `config` names, or the first of `sizes` if it names
+// none.
+template <typename Size>
+absl::StatusOr<Size> SizeNamedBy(const ModelConfig& config,
+                                 absl::Span<const Size> sizes) {
+  std::vector<std::string> names;
+  for (const Size& size : sizes) {
+    if (config.size.empty() || size.name == config.size) return size;
+    names.push_back(size.name);
+  }
+  return UnknownSize(config, names);
+}
 
 // The largest --depth, and the largest --width and other feature counts.
 inline constexpr int64_t kMostBlocks = 10'000;

@@ -140,10 +140,7 @@ class GroupedAttention : public torch::nn::Module {
 
   // Heads of this rank.
   int64_t heads() const { return config_.size.heads / parallel_.tensor.size(); }
-  int64_t kv_heads() const {
-    return std::max<int64_t>(config_.size.kv_heads / parallel_.tensor.size(),
-                             1);
-  }
+  int64_t kv_heads() const { return KvHeadsHere(config_.block); }
 
   // Each rank normalises different heads with the same weight.
   std::shared_ptr<RootMeanSquareNorm> HeadNorm(const char* name,

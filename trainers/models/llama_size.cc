@@ -3,21 +3,36 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "third_party/absl/status_macros.h"
 #include "trainers/models/catalog.h"
 #include "trainers/models/llama.h"
+#include "trainers/models/transformer.h"
 
 namespace rankwise {
 namespace {
 
-// Returns the scaling of Llama 3.1 (Grattafiori et al. 2024) and 3.2, for 128K
-// tokens of context.
-constexpr RopeScaling Scaling(double factor) {
-  return {.factor = factor,
-          .low_frequency_factor = 1,
-          .high_frequency_factor = 4,
-          .original_tokens = 8192};
+// Returns a Llama 3.1 (Grattafiori et al. 2024) or 3.2, extended by
+// `rope_factor` to 128K tokens of context.
+LlamaSize Llama3(const std::string& name, int64_t depth, int64_t width,
+                 int64_t heads, int64_t ffn_width, double rope_factor) {
+  return {.name = name,
+          .depth = depth,
+          .width = width,
+          .heads = heads,
+          .kv_heads = 8,
+          .head_width = width / heads,
+          .ffn_width = ffn_width,
+          .vocabulary = 128'256,
+          .sequence_length = 8192,
+          .rope_scaling = RopeScaling{.factor = rope_factor,
+                                      .low_frequency_factor = 1,
+                                      .high_frequency_factor = 4,
+                                      .original_tokens = 8192}};
+}
+
+LlamaSize Tied(LlamaSize size) {
+  size.tied_head = true;
+  return size;
 }
 
 const std::vector<LlamaSize>& Sizes() {
@@ -26,47 +41,10 @@ const std::vector<LlamaSize>& Sizes() {
        /*head_width=*/32, /*ffn_width=*/352, /*vocabulary=*/256,
        /*sequence_length=*/128},
       {"mini", 6, 384, 6, 2, 64, 1024, 256, 256},
-      {.name = "llama3.2-1b",
-       .depth = 16,
-       .width = 2048,
-       .heads = 32,
-       .kv_heads = 8,
-       .head_width = 64,
-       .ffn_width = 8192,
-       .vocabulary = 128'256,
-       .sequence_length = 8192,
-       .tied_head = true,
-       .rope_scaling = Scaling(32)},
-      {.name = "llama3.1-8b",
-       .depth = 32,
-       .width = 4096,
-       .heads = 32,
-       .kv_heads = 8,
-       .head_width = 128,
-       .ffn_width = 14'336,
-       .vocabulary = 128'256,
-       .sequence_length = 8192,
-       .rope_scaling = Scaling(8)},
-      {.name = "llama3.1-70b",
-       .depth = 80,
-       .width = 8192,
-       .heads = 64,
-       .kv_heads = 8,
-       .head_width = 128,
-       .ffn_width = 28'672,
-       .vocabulary = 128'256,
-       .sequence_length = 8192,
-       .rope_scaling = Scaling(8)},
-      {.name = "llama3.1-405b",
-       .depth = 126,
-       .width = 16'384,
-       .heads = 128,
-       .kv_heads = 8,
-       .head_width = 128,
-       .ffn_width = 53'248,
-       .vocabulary = 128'256,
-       .sequence_length = 8192,
-       .rope_scaling = Scaling(8)},
+      Tied(Llama3("llama3.2-1b", 16, 2048, 32, 8192, /*rope_factor=*/32)),
+      Llama3("llama3.1-8b", 32, 4096, 32, 14'336, 8),
+      Llama3("llama3.1-70b", 80, 8192, 64, 28'672, 8),
+      Llama3("llama3.1-405b", 126, 16'384, 128, 53'248, 8),
       {.name = "qwen3-0.6b",
        .depth = 28,
        .width = 1024,
@@ -84,27 +62,12 @@ const std::vector<LlamaSize>& Sizes() {
   return *kSizes;
 }
 
-absl::StatusOr<LlamaSize> Named(const std::string& name) {
-  if (name.empty()) return Sizes().front();
-  std::vector<std::string> names;
-  for (const LlamaSize& size : Sizes()) {
-    if (size.name == name) return size;
-    names.push_back(size.name);
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat("--model_size=", name, ": --model=llama has no such size; ",
-                   "it has ", absl::StrJoin(names, ", ")));
-}
-
 absl::Status CheckFlags(const ModelConfig& config) {
-  RETURN_IF_ERROR(CheckSizeFlag("depth", config.depth, kMostBlocks));
-  for (const auto& [flag, value] :
-       {std::pair{"width", config.width}, std::pair{"heads", config.heads},
-        std::pair{"kv_heads", config.kv_heads},
-        std::pair{"head_width", config.head_width},
-        std::pair{"ffn_width", config.ffn_width},
-        std::pair{"vocabulary", config.vocabulary},
-        std::pair{"sequence_length", config.sequence_length}}) {
+  RETURN_IF_ERROR(CheckTransformerFlags(config));
+  for (const auto& [flag, value] : {std::pair{"heads", config.heads},
+                                    std::pair{"kv_heads", config.kv_heads},
+                                    std::pair{"head_width", config.head_width},
+                                    std::pair{"ffn_width", config.ffn_width}}) {
     RETURN_IF_ERROR(CheckSizeFlag(flag, value, kMostFeatures));
   }
   for (const auto& [flag, value] :
@@ -152,7 +115,7 @@ absl::Status SetHeads(const ModelConfig& config, LlamaSize& size) {
 
 absl::StatusOr<LlamaSize> ChooseLlamaSize(const ModelConfig& config) {
   RETURN_IF_ERROR(CheckFlags(config));
-  ASSIGN_OR_RETURN(LlamaSize size, Named(config.size));
+  ASSIGN_OR_RETURN(LlamaSize size, SizeNamedBy<LlamaSize>(config, Sizes()));
   RETURN_IF_ERROR(SetHeads(config, size));
   const auto override = [](auto value, auto& field) {
     if (value > 0) field = value;

@@ -132,6 +132,13 @@ absl::Status CheckSizeFlag(const char* flag, int64_t value, int64_t most) {
                    ", or 0 for the model's own"));
 }
 
+absl::Status UnknownSize(const ModelConfig& config,
+                         const std::vector<std::string>& names) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("--model_size=", config.size, ": --model=", config.name,
+                   " has no such size; it has ", absl::StrJoin(names, ", ")));
+}
+
 std::vector<std::string> ModelNames() {
   std::vector<std::string> names;
   for (const Entry& entry : Entries()) names.push_back(entry.name);

@@ -15,7 +15,6 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "parallel/tensor/linear.h"
 #include "third_party/absl/status_macros.h"
 #include "trainers/layers/attention.h"
@@ -152,20 +151,9 @@ class Block : public torch::nn::Module {
   std::shared_ptr<Mlp> mlp_;
 };
 
-absl::StatusOr<TransformerSize> Named(const ModelConfig& config,
-                                      absl::Span<const TransformerSize> sizes) {
-  if (config.size.empty()) return sizes.front();
-  std::vector<std::string> names;
-  for (const TransformerSize& size : sizes) {
-    if (size.name == config.size) return size;
-    names.push_back(size.name);
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat("--model_size=", config.size, ": --model=", config.name,
-                   " has no such size; it has ", absl::StrJoin(names, ", ")));
-}
+}  // namespace
 
-absl::Status CheckFlags(const ModelConfig& config) {
+absl::Status CheckTransformerFlags(const ModelConfig& config) {
   RETURN_IF_ERROR(CheckSizeFlag("depth", config.depth, kMostBlocks));
   RETURN_IF_ERROR(CheckSizeFlag("width", config.width, kMostFeatures));
   RETURN_IF_ERROR(
@@ -177,12 +165,10 @@ absl::Status CheckFlags(const ModelConfig& config) {
       "--dropout=", config.dropout, ": must be at least 0 and less than 1"));
 }
 
-}  // namespace
-
 absl::StatusOr<TransformerSize> ChooseSize(
     const ModelConfig& config, absl::Span<const TransformerSize> sizes) {
-  RETURN_IF_ERROR(CheckFlags(config));
-  ASSIGN_OR_RETURN(TransformerSize size, Named(config, sizes));
+  RETURN_IF_ERROR(CheckTransformerFlags(config));
+  ASSIGN_OR_RETURN(TransformerSize size, SizeNamedBy(config, sizes));
   if (config.depth > 0) size.depth = config.depth;
   if (config.vocabulary > 0) size.vocabulary = config.vocabulary;
   if (config.sequence_length > 0) size.sequence_length = config.sequence_length;
@@ -231,6 +217,10 @@ Embedding::Embedding(int64_t rows, int64_t features)
     : weight_(register_parameter(
           "weight", Normal({rows, features}, kInitialDeviation))) {}
 
+int64_t KvHeadsHere(const BlockConfig& config) {
+  return std::max<int64_t>(config.kv_heads / config.split.tensor, 1);
+}
+
 absl::Status CheckSplit(const BlockConfig& config) {
   const ModelSplit& split = config.split;
   RETURN_IF_ERROR(CheckDivides("attention heads", config.heads, split.tensor));
@@ -246,9 +236,8 @@ absl::Status CheckSplit(const BlockConfig& config) {
                      ": ring attention cannot drop attention weights; give "
                      "--context=ulysses or --dropout=0"));
   }
-  const int64_t kv_heads = std::max<int64_t>(config.kv_heads / split.tensor, 1);
   return CheckContextParallel(config.sequence, config.heads / split.tensor,
-                              kv_heads, split.method, split.context);
+                              KvHeadsHere(config), split.method, split.context);
 }
 
 double ExchangesOfTokens(int times, const BlockConfig& config) {

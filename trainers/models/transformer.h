@@ -24,6 +24,10 @@ struct TransformerSize {
   int64_t vocabulary = 0, sequence_length = 0;  // gpt only
 };
 
+// Checks the flags of ModelConfig that all transformers have. InvalidArgument,
+// with the flag as typed.
+absl::Status CheckTransformerFlags(const ModelConfig& config);
+
 // Returns the size that `config` names, or the first of `sizes` if it names
 // none, with the fields that `config` overrides. Another width keeps the width
 // of a head. InvalidArgument, with the flag as typed.
@@ -87,6 +91,9 @@ struct BlockConfig {
 // same. FLOPs count all pairs of tokens, even if `sequence.causal` masks half
 // of them (Chowdhery 2022, appendix B).
 LayerSpec BlockLayer(const std::string& name, const BlockConfig& config);
+
+// Returns the key and value heads that one rank along tp uses.
+int64_t KvHeadsHere(const BlockConfig& config);
 
 // Returns the numbers in `times` exchanges of an example's tokens along tp.
 double ExchangesOfTokens(int times, const BlockConfig& config);
