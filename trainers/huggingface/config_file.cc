@@ -6,8 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "nlohmann/json.hpp"
 #include "records/replace_file.h"
-#include "records/text_file.h"
 #include "third_party/absl/status_macros.h"
+#include "trainers/huggingface/json_file.h"
 
 namespace rankwise {
 namespace {
@@ -15,12 +15,6 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr char kLlama[] = "LlamaForCausalLM", kQwen3[] = "Qwen3ForCausalLM";
-
-// Bounds the recursion of the JSON library; no known field is nested deeply.
-bool DropDeepValues(int depth, Json::parse_event_t, Json&) {
-  constexpr int kDeepest = 16;
-  return depth < kDeepest;
-}
 
 // Reads fields of `json`; keeps the first complaint.
 class Fields {
@@ -169,13 +163,7 @@ void ReadHeads(Fields& fields, HuggingFaceConfig& config) {
 
 absl::StatusOr<HuggingFaceConfig> ReadHuggingFaceConfig(
     const std::string& path) {
-  const absl::StatusOr<std::string> text = ReadTextFile(path);
-  if (!text.ok()) {
-    return absl::Status(text.status().code(),
-                        absl::StrCat(path, ": ", text.status().message()));
-  }
-  const Json json =
-      Json::parse(*text, DropDeepValues, /*allow_exceptions=*/false);
+  ASSIGN_OR_RETURN(const Json json, ReadJsonFile(path));
   Fields fields(json, path);
   if (!json.is_object()) {
     fields.Complain("is not a JSON object");

@@ -10,8 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "nlohmann/json.hpp"
-#include "records/text_file.h"
 #include "third_party/absl/status_macros.h"
+#include "trainers/huggingface/json_file.h"
 
 namespace rankwise {
 namespace {
@@ -46,12 +46,7 @@ bool IsIgnored(const std::string& name, const HuggingFaceConfig& config) {
 // Returns the file of each tensor.
 absl::StatusOr<std::map<std::string, std::string>> ReadIndex(
     const std::string& path) {
-  const absl::StatusOr<std::string> text = ReadTextFile(path);
-  if (!text.ok()) {
-    return absl::Status(text.status().code(),
-                        absl::StrCat(path, ": ", text.status().message()));
-  }
-  const Json json = Json::parse(*text, nullptr, /*allow_exceptions=*/false);
+  ASSIGN_OR_RETURN(const Json json, ReadJsonFile(path));
   try {
     return json.at("weight_map").get<std::map<std::string, std::string>>();
   } catch (const Json::exception&) {
